@@ -5,15 +5,12 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
+from tdprof.cli.output import PIPE_COLUMNS, Render, print_rendered, standard_output
 from tdprof.errors import TdprofError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 DEFAULT_LIMIT = 40  # rows of a table
 # Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.
@@ -87,9 +84,7 @@ def print_plain(form: Form, *, json: Pieces, csv: Pieces, text: Pieces) -> None:
         sys.stdout.writelines({Form.JSON: json, Form.CSV: csv, Form.TEXT: text}[form]())
 
 
-def print_result(
-    output: Output, *, json: Pieces, csv: Pieces, text: Callable[["Console"], str], pipe_columns: int = PIPE_COLUMNS
-) -> None:
+def print_result(output: Output, *, json: Pieces, csv: Pieces, text: Render, pipe_columns: int = PIPE_COLUMNS) -> None:
     """Print a result whose text is made for the width and colours of a terminal.
 
     Args:

@@ -16,6 +16,8 @@ from tdprof.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+Render = Callable[["Console"], str | Iterator[str]]
+
 DEFAULT_OUTPUT = "tdprof.capture"
 CAPTURE_HELP = (
     f"The capture to make; nothing may be there yet. Default: {DEFAULT_OUTPUT}, where an older one becomes "
@@ -47,11 +49,11 @@ def standard_output() -> Iterator[None]:
         raise TdprofError(f"cannot write the output: {error.strerror}") from error
 
 
-def print_rendered(render: Callable[["Console"], str], *, may_page: bool, pipe_columns: int = PIPE_COLUMNS) -> None:
+def print_rendered(render: Render, *, may_page: bool, pipe_columns: int = PIPE_COLUMNS) -> None:
     """Print a text for people, made for the terminal's width and colours: through the user's pager, as git does.
 
     Args:
-        render: makes the text for a console.
+        render: makes the text for a console, whole or in pieces.
         may_page: whether the user lets a pager be used.
         pipe_columns: the width where there is neither a terminal nor ``COLUMNS``.
     """
@@ -63,8 +65,8 @@ def print_rendered(render: Callable[["Console"], str], *, may_page: bool, pipe_c
     print_paged(text, may_page=may_page)
 
 
-def print_paged(text: str, *, may_page: bool) -> None:
-    """Print a text: on a terminal through the pager, else as it is.
+def print_paged(text: str | Iterator[str], *, may_page: bool) -> None:
+    """Print a text, whole or in pieces: on a terminal through the pager, else as it is.
 
     ``PAGER`` names the pager, ``less`` without it; an empty one or ``cat`` is none. ``less`` keeps colours, and does
     not stay where one screen holds all, unless ``LESS`` says otherwise.
@@ -77,9 +79,10 @@ def print_paged(text: str, *, may_page: bool) -> None:
         import shutil
 
         is_paged = shutil.which(words[0]) is not None
+    pieces = (text,) if isinstance(text, str) else text
     if not is_paged:
         with standard_output():
-            sys.stdout.write(text)
+            sys.stdout.writelines(pieces)
         return
     import subprocess
 
@@ -87,7 +90,10 @@ def print_paged(text: str, *, may_page: bool) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, text=True, errors="replace") as process:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's as long as it runs
         try:
-            process.communicate(text)  # a pager that is left early has shown what was wanted
+            assert process.stdin
+            with contextlib.suppress(BrokenPipeError):  # a pager that is left early has shown what was wanted
+                process.stdin.writelines(pieces)
+            process.communicate()
         finally:
             signal.signal(signal.SIGINT, before)
 

@@ -298,9 +298,21 @@ def left_out(count: int, what: str, width: int, *, hint: str = "--limit 0 shows 
 
 def as_text(console: "Console", lines: Iterable["Text"]) -> str:
     """Lines as the console prints them, without trailing blanks."""
+    return "".join(text_pieces(console, lines))
+
+
+def text_pieces(console: "Console", lines: Iterable["Text"]) -> Iterator[str]:
+    """The same piece by piece, so that nobody has to hold it."""
     # Without colours as the console would, for a twentieth of the time.
     texts = map(_plain, lines) if console.color_system is None else _printed(console, iter(lines))
-    return "\n".join(text.rstrip() for text in texts).rstrip() + "\n"
+    stripped = (text.rstrip() for text in texts)
+    between = ""
+    while some := [*itertools.islice(stripped, _LINES_AT_ONCE)]:
+        piece = between + "\n".join(some)
+        shown = piece.rstrip()
+        yield shown
+        between = piece[len(shown) :] + "\n"
+    yield "\n"
 
 
 def _printed(console: "Console", lines: Iterator["Text"]) -> Iterator[str]:

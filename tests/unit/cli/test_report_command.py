@@ -192,7 +192,8 @@ def test_views_that_contradict_each_other_are_refused(options: tuple[str, ...]) 
 SHOW = """
 import sys
 from tdprof.cli.output import print_paged
-print_paged("line\\n" * int(sys.argv[1]), may_page=sys.argv[2] == "page")
+lines = ["line\\n"] * int(sys.argv[1])
+print_paged(iter(lines) if "pieces" in sys.argv else "".join(lines), may_page=sys.argv[2] == "page")
 """
 
 
@@ -227,6 +228,12 @@ def test_long_output_goes_through_the_pager_on_a_terminal(tmp_path: Path) -> Non
 
 def test_a_pager_that_is_left_early_is_no_error() -> None:
     assert on_terminal("200000", "page", PAGER="true") == ("", 0)
+    assert on_terminal("200000", "page", "pieces", PAGER="true") == ("", 0)
+
+
+def test_what_comes_in_pieces_is_printed_as_the_whole_is() -> None:
+    for pager in ("", "sed p"):
+        assert on_terminal("20000", "page", "pieces", PAGER=pager) == on_terminal("20000", "page", PAGER=pager)
 
 
 def test_pipes_are_not_paged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,6 @@ def test_many_rows_are_printed_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch,
         assert "".join(render_csv(parts, limit=limit)) == "".join(render_csv(whole, limit=limit))
         for width in (80, 200):
             text, expected = (
-                render_text(report, Console(width=width), limit=limit, title="x") for report in (parts, whole)
+                [*render_text(report, Console(width=width), limit=limit, title="x")] for report in (parts, whole)
             )
             assert text == expected

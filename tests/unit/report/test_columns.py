@@ -1,6 +1,7 @@
 """Lines as the console prints them."""
 
 import io
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from tdprof.report.columns import as_text, flow, format_table, names, prose
+from tdprof.report.columns import as_text, flow, format_table, names, prose, text_pieces
 
 
 def test_plain_lines_are_what_the_console_makes_of_them() -> None:
@@ -26,6 +27,15 @@ def test_plain_lines_are_what_the_console_makes_of_them() -> None:
         for line in lines:
             console.print(line.copy(), soft_wrap=True)
     assert as_text(console, lines) == "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+@given(st.lists(st.sampled_from(["", " ", "a", " b "]), max_size=12))
+def test_pieces_are_the_whole_without_blanks_at_its_end(lines: list[str]) -> None:
+    console = Console(file=io.StringIO(), width=40)
+    with mock.patch("tdprof.report.columns._LINES_AT_ONCE", 3):
+        pieces = [*text_pieces(console, map(Text, lines))]
+    assert "".join(pieces) == "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+    assert len(pieces) == -(-len(lines) // 3) + 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tdprof.model.arrays import I64
 from tdprof.model.spe import RatioColumn, SpeReport, mean_latency
-from tdprof.report.columns import Column, as_text, left_out, names, numbers, table_lines
+from tdprof.report.columns import Column, left_out, names, numbers, table_lines, text_pieces
 
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = {
@@ -21,8 +21,8 @@ _TEXT_RATIOS = {
 WIDE_COLUMNS = 120
 
 
-def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> str:
-    """A table, most operations first; shares in percent, latencies in cycles."""
+def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> Iterator[str]:
+    """A table, most operations first; shares in percent, latencies in cycles. In pieces: it may be long."""
     levels = report.levels_met
     columns = numbers("ops %", "ops", "ld %", "st %", "br %", "mean", "p50", "p90", "p99")
     columns += numbers(*(f"{level} %" for level in levels))
@@ -41,7 +41,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     if report.weight:
         lines.append(Text(f"each stands for about {report.weight.value:.0f} of the program's ({report.weight.source})"))
     lines += [Text(f"note: {note}") for note in report.notes]
-    return as_text(console, itertools.chain(table, lines))
+    return text_pieces(console, itertools.chain(table, lines))
 
 
 @dataclass(frozen=True, slots=True)
