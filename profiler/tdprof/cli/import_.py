@@ -39,10 +39,10 @@ def command(source: str, output: Path | None, kallsyms: Path | None, symfs: Path
     when the capture is reported.
     """
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.cli.memory import keep_process_small
+    from tdprof.cli.memory import KEPT_BYTES, keep_process_small
     from tdprof.cli.perf_data import import_with_progress
 
-    keep_process_small()
+    keep_process_small(KEPT_BYTES)
     folder = output or Path(DEFAULT_OUTPUT)
     manifest = import_with_progress(
         source, folder, kallsyms=kallsyms, symfs=symfs, is_quiet=quiet, replaces_older=output is None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tdprof.cli.capture_options import Input, is_perf_data
-from tdprof.cli.memory import keep_process_small
+from tdprof.cli.memory import KEPT_BYTES, keep_process_small
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
@@ -35,7 +35,7 @@ def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
         path: a capture's folder, or perf.data in any form.
         keeps_time: of perf.data; False where only sums over the whole recording are wanted, which takes less memory.
     """
-    keep_process_small()
+    keep_process_small(KEPT_BYTES)
     if not is_perf_data(path):
         yield path
         return

@@ -9,6 +9,9 @@ from types import ModuleType
 from tdprof.cli.without_threads import with_environment
 from tdprof.linux.heap import GLIBCS_BYTES, map_large_blocks
 
+KEPT_BYTES = 4 << 20
+"""Memory of a command's smaller columns is used again: the system would clear it for each anew."""
+
 _kept_out: set[str] = set()
 _DESCRIPTIONS = "pyarrow.vendored.docscrape"
 

@@ -75,8 +75,8 @@ def decode(
     if not is_raw and (cpu is not None or midr is not None):
         raise TdprofError("--cpu and --midr go with --raw: perf.data names its cores", status=2)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.cli.memory import keep_process_small
-    from tdprof.cli.spe_table import KEPT_BYTES, write_records
+    from tdprof.cli.memory import KEPT_BYTES, keep_process_small
+    from tdprof.cli.spe_table import write_records
 
     keep_process_small(KEPT_BYTES)
     write_records(file, output, is_csv=is_csv, is_raw=is_raw, cpu=cpu, midr=midr, jobs=jobs, quiet=quiet)

@@ -25,9 +25,6 @@ from tdprof.report.spe.csv import render_csv
 from tdprof.report.spe.json import render_json
 from tdprof.report.spe.text import render_text
 
-# Columns of the addresses that are placed together are made anew at each step: the system would clear each one.
-_KEPT_BYTES = 4 << 20
-
 
 def is_capture(path: str) -> bool:
     """Whether a path names a capture's folder, not a perf.data file or directory."""
@@ -89,7 +86,7 @@ def print_report(
         with OpenCapture(Path(file), symbols, manifest=manifest) as opened:
             _report_capture(opened, by, output, jobs=jobs)
         return
-    process_memory.keep_process_small(_KEPT_BYTES)
+    process_memory.keep_process_small(process_memory.KEPT_BYTES)
     with open_records(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
         code: OpenCapture | None = None
         if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
@@ -100,7 +97,7 @@ def print_report(
 
 
 def _report_capture(opened: OpenCapture, by: By, output: Output, *, jobs: int | None) -> None:
-    process_memory.keep_process_small(_KEPT_BYTES)
+    process_memory.keep_process_small(process_memory.KEPT_BYTES)
     workers = jobs or opened.workers
     result = analyse(opened.spe_data, by, opened, workers=workers, recorded=opened.recorded.spe, limit=_rows_of(output))
     _print_report(result, by, output)

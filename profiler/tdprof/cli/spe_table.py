@@ -28,8 +28,6 @@ from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
 from tdprof.text import plural
 
-KEPT_BYTES = 4 << 20
-"""Memory of columns and pages is used again: the system would clear it for each batch, a sixth of the time."""
 _PROGRESS_AFTER_S = 2.0
 _CHOSEN_BY = ("cpu", "pc", "va", "timestamp", "time_ns")  # rows are; of other columns nobody asks for the least
 
