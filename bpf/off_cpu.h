@@ -35,6 +35,7 @@ enum since { SINCE_RECORDED, SINCE_ALL_STAND, SINCES };
 struct visit {
 	__u64 came_ns; /* CLOCK_MONOTONIC */
 	__u64 left_ns;
+	__u64 is_runnable; /* 1: it did not sleep when it came; of a process its first thread */
 };
 
 /* The last switch of a CPU, for the program that runs after it. */

@@ -68,8 +68,10 @@ static __always_inline struct visit last_visit(__u64 task)
 
 	if (alone)
 		visit = *alone;
-	if (with_all && with_all->came_ns > visit.came_ns)
+	if (with_all && with_all->came_ns > visit.came_ns) {
 		visit.came_ns = with_all->came_ns;
+		visit.is_runnable = with_all->is_runnable;
+	}
 	if (with_all && with_all->left_ns > visit.left_ns)
 		visit.left_ns = with_all->left_ns;
 	return visit;
@@ -85,8 +87,11 @@ static __always_inline __u32 *standing_since(__u64 task, __u64 since_ns)
 	return current_thread(&pid, &tid) ? 0 : standing.lookup(&tid);
 }
 
-/* Begin with the running thread, which is timed and has not been seen: with what it has done since it is recorded. */
-static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited)
+/*
+ * Begin with the running thread, which has not been seen: with what it has done since it is recorded. It is timed,
+ * unless that is over.
+ */
+static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited, __u32 is_over)
 {
 	__u32 state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
 	__u64 since_ns = recorded_since(), start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
@@ -99,15 +104,22 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 	}
 	if (stood && has_waited)
 		state = *stood;
-	__u64 came_ns = 0;
+	if (is_of_cgroups()) {
+		struct visit visit = last_visit(task);
+		/* The kernel has changed its group, and has not told of it yet: of one that has left, or that never
+		 * stood. */
+		__u32 is_coming = !is_over &&
+		                  (visit.left_ns > visit.came_ns ||
+		                   (!visit.came_ns && !stood && start_ns < recorded_since() && since(SINCE_ALL_STAND)));
+		__u64 came_ns = is_coming ? bpf_ktime_get_ns() : visit.came_ns;
 
-	if (!stood && is_of_cgroups()) {
-		came_ns = last_visit(task).came_ns;
-		/* It is just coming: the kernel has changed its group, and has not told of it yet. */
-		if (!came_ns && start_ns < recorded_since() && since(SINCE_ALL_STAND))
-			came_ns = bpf_ktime_get_ns();
+		if (came_ns > since_ns) {
+			since_ns = came_ns;
+			if (has_waited)
+				state = is_coming || visit.is_runnable ? THREAD_RUNNABLE : THREAD_INTERRUPTIBLE;
+		}
 	}
-	return begin_times(task, state, came_ns > since_ns ? came_ns : since_ns);
+	return begin_times(task, state, since_ns);
 }
 
 /* Of a thread of which no more is recorded. */
@@ -153,11 +165,11 @@ static __always_inline void tell_visit(__u64 task, __u32 has_waited)
 	struct visit visit = last_visit(task);
 	__u64 tid = (__u32)kernel_word(task + SETTING(SETTING_TASK_PID)), *told_ns = told_visits.lookup(&tid);
 
-	if (visit.left_ns <= visit.came_ns || (told_ns && *told_ns >= visit.left_ns))
+	if (visit.left_ns <= visit.came_ns || (told_ns && *told_ns > visit.came_ns))
 		return;
 	if (!visit.came_ns && !standing_since(task, recorded_since()))
 		return;
-	struct thread_times *thread = begin_unseen(task, has_waited);
+	struct thread_times *thread = begin_unseen(task, has_waited, 1);
 
 	if (!thread)
 		return;
@@ -167,17 +179,21 @@ static __always_inline void tell_visit(__u64 task, __u32 has_waited)
 		times.delete(&task);
 }
 
-/* Whether the running thread is in none of the groups any more, and recorded no longer. */
+/* Whether the running thread's stay in the groups is over, of which is told then; it may have come back. */
 static __always_inline int has_left_groups(__u64 task, struct thread_times *thread, __u64 since_ns)
 {
-	/* The kernel may have put a new thread into another group than its parent's, which is no move. */
-	if (thread->waits && !is_move_since(since_ns))
-		return 0;
-	if (!is_of_cgroups() || is_in_chosen_cgroup())
+	if ((thread->waits && !is_move_since(since_ns)) || !is_of_cgroups())
 		return 0;
 	__u64 left_ns = last_visit(task).left_ns;
 
-	if (left_ns >= thread->first_ns && (thread->pid || !name_thread(thread)))
+	if (left_ns < thread->first_ns) {
+		if (is_in_chosen_cgroup())
+			return 0;
+		/* It is just leaving: the kernel has not told of it yet. That may also have put a new thread into
+		 * another group than its parent's, which is no move. */
+		left_ns = thread->waits ? bpf_ktime_get_ns() : 0;
+	}
+	if (left_ns && (thread->pid || !name_thread(thread)))
 		leave_groups(task, thread, left_ns);
 	else
 		times.delete(&task);
@@ -199,10 +215,12 @@ int move_thread(struct bpf_raw_tracepoint_args *ctx)
 	/* From one of them into another, or in another hierarchy. */
 	if (visit.came_ns != visit.left_ns && was_in == is_in)
 		return 0;
-	if (is_in)
+	if (is_in) {
 		visit.came_ns = now_ns;
-	else
+		visit.is_runnable = !(__u32)kernel_word(task + SETTING(SETTING_TASK_STATE));
+	} else {
 		visit.left_ns = now_ns;
+	}
 	visits.update(&number, &visit);
 	last_move.update(&zero, &now_ns);
 	return 0;
@@ -215,11 +233,11 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 		return;
 	struct thread_times *thread = times.lookup(&task);
 
+	if (thread && has_left_groups(task, thread, thread->since_ns))
+		thread = 0;
 	/* One that has not been seen has run ever since. */
 	if (!thread)
-		thread = is_timed() ? begin_unseen(task, 0) : 0;
-	else if (has_left_groups(task, thread, thread->since_ns))
-		return;
+		thread = is_timed() ? begin_unseen(task, 0, 0) : 0;
 	if (!thread) {
 		tell_visit(task, 0);
 		return;
@@ -332,10 +350,10 @@ int end_wait(struct bpf_perf_event_data *ctx)
 
 	last->task = task;
 	last->is_settled = 1;
+	if (thread && has_left_groups(task, thread, thread->left_ns))
+		thread = 0;
 	if (!thread)
-		thread = is_timed() ? begin_unseen(task, 1) : 0;
-	else if (has_left_groups(task, thread, thread->left_ns))
-		return 0;
+		thread = is_timed() ? begin_unseen(task, 1, 0) : 0;
 	if (!thread) {
 		tell_visit(task, 1);
 		return 0;

@@ -220,6 +220,43 @@ def test_time_is_that_in_the_groups(group: Path, build: Build, folder: Path) -> 
 
 
 @pytest.mark.needs_bpf
+@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -> None:
+    """One that works and one that sleeps: they are there when the recording begins, leave, and come back."""
+    inside, outside = group / "a", group / "b"
+    with working(build, inside) as busy, subprocess.Popen(["sleep", "600"], text=True) as asleep:
+        processes = [busy, asleep]
+        move(asleep.pid, inside)
+        try:
+            recorder = start_record("--cgroup", inside, "--off-cpu=1ms", folder=folder)
+            wait_until(lambda: has_begun(folder), recorder)
+            for number in (signal.SIGSTOP, signal.SIGCONT):  # so that the programs know it before it is moved
+                asleep.send_signal(number)
+            work_for(busy, 0.2, recorder)
+            moved_ns = []
+            for to in (outside, inside):
+                before_ns = time.monotonic_ns()
+                for process in processes:
+                    move(process.pid, to)
+                moved_ns.append((before_ns, time.monotonic_ns()))
+                work_for(busy, 0.2, recorder)
+            stop(recorder)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    (leaving_ns, gone_ns), (coming_ns, came_ns) = moved_ns
+    rows = read_table(folder, "thread_times").to_pylist()
+    for process in processes:
+        first, last = sorted(
+            ((row["begin_ns"], row["end_ns"]) for row in rows if row["pid"] == process.pid), key=lambda stay: stay[0]
+        )
+        assert first[0] < leaving_ns <= first[1] <= gone_ns
+        assert coming_ns <= last[0] <= came_ns < last[1]
+    assert not sum(row["interruptible_ns"] for row in rows if row["pid"] == busy.pid)
+
+
+@pytest.mark.needs_bpf
 def test_a_group_may_be_named_by_another_mount_of_its_hierarchy(
     group: Path, build: Build, folder: Path, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
-_SINCE, _SPENT, _PID, _TID, _STATE = 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU
+_FIRST, _SINCE, _SPENT, _PID, _TID, _STATE = 0, 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU
 _RECORDED, _ALL_STAND = range(2)  # enum since
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
@@ -306,20 +306,25 @@ class OffCpu:
             for numbers in THREAD_TIMES.iter_unpack(values):
                 known.add(numbers[_TID])
                 self._ran_ns += _ran_ns(numbers, end_ns)
-                visit = visits.of_process(numbers[_PID])
-                if numbers[_PID] not in members and visit.is_over:
+                visit = visits.of_thread(numbers[_PID], numbers[_TID])
+                if visit.left_ns > numbers[_FIRST]:
                     write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, visit.left_ns)))
+                    if not visit.is_over:  # in its sleep it has come back
+                        write_all(fd, memoryview(_begun_again(numbers, visit.came_ns)))
                 else:
                     write_all(fd, memoryview(THREAD_TIMES.pack(*numbers)))
         stood = {thread.pid for thread in self._standing.values()} if self._has_groups else set()
         for thread in standing_threads(members | visits.over | stood, known):
-            earlier, visit = self._standing.get(thread.tid), visits.of_thread(thread)
+            visit = visits.of_thread(thread.pid, thread.tid)
+            # How it stood is how its first stay began.
+            earlier = None if visit.came_ns else self._standing.get(thread.tid)
             begin_ns = self._begin_ns if earlier else visit.came_ns
             if not begin_ns:
                 continue
-            until_ns = end_ns if thread.pid in members else visit.left_ns
+            is_there = thread.pid in members and not visit.is_over
+            until_ns = end_ns if is_there else visit.left_ns
             row = _begun(thread, thread.state_for(until_ns - begin_ns, earlier), begin_ns)
-            if thread.pid in members:
+            if is_there:
                 self._ran_ns += _ran_ns(THREAD_TIMES.unpack(row), end_ns)
                 write_all(fd, memoryview(row))
             elif visits.is_untold(thread):
@@ -353,9 +358,17 @@ def _ran_ns(numbers: Sequence[Any], end_ns: int) -> int:
 
 def _begun(thread: StandingThread, state: ThreadState, since_ns: int) -> bytes:
     """The `THREAD_TIMES` of a thread that has been in a state since then."""
-    left_ns = 0 if state is ThreadState.RUNNING else since_ns
-    numbers = (since_ns, since_ns, left_ns, 0, 0, 0, 0, thread.pid, thread.tid, state, 0, 0, 0, 0, 0, 0, 0)
-    return THREAD_TIMES.pack(*numbers, thread.name.encode()[:15])
+    return _times_since(since_ns, thread.pid, thread.tid, state, thread.name.encode()[:15])
+
+
+def _begun_again(numbers: Sequence[Any], since_ns: int) -> bytes:
+    """The same of one that has been in its state before, too."""
+    return _times_since(since_ns, numbers[_PID], numbers[_TID], numbers[_STATE], numbers[-1])
+
+
+def _times_since(since_ns: int, pid: int, tid: int, state: int, name: bytes) -> bytes:
+    left_ns = 0 if state == ThreadState.RUNNING else since_ns
+    return THREAD_TIMES.pack(since_ns, since_ns, left_ns, 0, 0, 0, 0, pid, tid, state, 0, 0, 0, 0, 0, 0, 0, name)
 
 
 def _ended(numbers: Sequence[Any], end_ns: int) -> bytes:

@@ -19,6 +19,7 @@ class Visit(NamedTuple):
 
     came_ns: int
     left_ns: int
+    is_runnable: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -26,7 +27,7 @@ class Visit(NamedTuple):
         return self.left_ns > self.came_ns
 
 
-_VISIT = struct.Struct("<2Q")
+_VISIT = struct.Struct("<3Q")
 _NONE = Visit(0, 0)
 
 
@@ -63,15 +64,13 @@ class Visits:
         whole = ((key & ~_MOVED_PROCESS, visit) for key, visit in self.last.items() if key & _MOVED_PROCESS)
         return {pid for pid, visit in whole if visit.came_ns and visit.is_over}
 
-    def of_process(self, pid: int) -> Visit:
-        """The last one of a process as a whole."""
-        return self.last.get(_MOVED_PROCESS | pid, _NONE)
-
-    def of_thread(self, thread: StandingThread) -> Visit:
+    def of_thread(self, pid: int, tid: int) -> Visit:
         """Its own, or its process's where that is later."""
-        alone, with_all = self.last.get(thread.tid, _NONE), self.of_process(thread.pid)
-        return Visit(max(alone.came_ns, with_all.came_ns), max(alone.left_ns, with_all.left_ns))
+        alone, with_all = self.last.get(tid, _NONE), self.last.get(_MOVED_PROCESS | pid, _NONE)
+        came = max(alone, with_all, key=lambda visit: visit.came_ns)
+        return came._replace(left_ns=max(alone.left_ns, with_all.left_ns))
 
     def is_untold(self, thread: StandingThread) -> bool:
-        """Whether it has been in the groups, and no program has told so: it has not come to a CPU or left one since."""
-        return self.told_ns.get(thread.tid, 0) < self.of_thread(thread).left_ns
+        """Whether it has left the groups, and no program has told so: it has not come to a CPU or left one since."""
+        visit = self.of_thread(thread.pid, thread.tid)
+        return visit.is_over and self.told_ns.get(thread.tid, 0) <= visit.came_ns
