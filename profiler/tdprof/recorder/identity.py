@@ -12,6 +12,7 @@ import errno
 import os
 import platform
 import pwd
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,7 +174,9 @@ def call_as(
         _become(identity)
         return work()
 
-    return Call(run, discard).result(patience_s, "a file of the process")
+    call = Call(run, discard)
+    threading.Thread(target=call.run, daemon=True).start()
+    return call.result(patience_s, "a file of the process")
 
 
 def _become(identity: Identity) -> None:

@@ -1,12 +1,14 @@
-"""Calls that may never return, in threads of their own that are left behind then.
+"""Calls that may never return, in threads that are left behind then.
 
 A file system may not answer. And a user may lay a process's memory into one of his own that never does: who asks the
 kernel for what the process maps waits then for its mmap_lock, and no signal but SIGKILL ends that.
 """
 
 import errno
+import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -16,8 +18,8 @@ _MOST_S, _SHARE = 2.0, 0.05
 _LEAST_S = 0.005  # for each, when that is used up
 
 
-class Call(threading.Thread, Generic[_T]):
-    """One call, begun.
+class Call(Generic[_T]):
+    """One call, which another thread is to `run`.
 
     Args:
         work: what to call.
@@ -25,27 +27,31 @@ class Call(threading.Thread, Generic[_T]):
     """
 
     def __init__(self, work: Callable[[], _T], discard: Callable[[_T], object] | None = None) -> None:
-        super().__init__(daemon=True)
         self._work, self._discard = work, discard
         self._results: list[_T] = []
         self._failures: list[BaseException] = []
         self._is_wanted = True
         self._lock = threading.Lock()  # of results and of whether they are wanted
-        self.start()
+        self._over = threading.Event()
 
     def run(self) -> None:
-        """As `Thread` has it."""
+        """Make it."""
         try:
             result = self._work()
+            with self._lock:
+                if self._is_wanted:
+                    self._results.append(result)
+                    return
+            if self._discard:
+                self._discard(result)
         except BaseException as error:  # handed over to the caller
             self._failures.append(error)
-            return
-        with self._lock:
-            if self._is_wanted:
-                self._results.append(result)
-                return
-        if self._discard:
-            self._discard(result)
+        finally:
+            self._over.set()
+
+    def wait(self, patience_s: float | None = None) -> bool:
+        """Whether it is over by then."""
+        return self._over.wait(patience_s)
 
     def result(self, patience_s: float, who: str) -> _T:
         """What it returned.
@@ -54,7 +60,7 @@ class Call(threading.Thread, Generic[_T]):
             TimeoutError: it has not; ``who`` did not answer, and is not waited for again.
             BaseException: from the call.
         """
-        self.join(patience_s)
+        self.wait(patience_s)
         if self._failures:
             raise self._failures.pop()  # kept, it would keep its traceback, which keeps this
         with self._lock:
@@ -62,6 +68,25 @@ class Call(threading.Thread, Generic[_T]):
         if not self._results:
             raise TimeoutError(errno.ETIMEDOUT, f"{who} did not answer")
         return self._results[0]
+
+
+class _Asker(threading.Thread):
+    """Makes one call after the other: where CPUs are busy a thread for each would take ten times as long to begin."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._calls = queue.SimpleQueue[Call[Any] | None]()
+        self.start()
+
+    def ask(self, call: Call[Any] | None) -> None:
+        """Have it make a call; None: it is to end."""
+        self._calls.put(call)
+
+    def run(self) -> None:
+        """As `Thread` has it."""
+        while call := self._calls.get():
+            call.run()
+            del call  # kept until the next one, it would keep what it is about
 
 
 class Patience:
@@ -73,6 +98,8 @@ class Patience:
 
     def __init__(self) -> None:
         self.late: dict[int, Call[Any]] = {}
+        self._askers: list[_Asker] = []  # that have nothing to do
+        weakref.finalize(self, _end_all, self._askers).atexit = False
         self._left_s = _MOST_S
         self._looked_s = time.monotonic()
 
@@ -84,7 +111,7 @@ class Patience:
             OSError: from the call.
         """
         before = self.late.get(pid)
-        if before and before.is_alive():
+        if before and not before.wait(0):
             raise TimeoutError(errno.ETIMEDOUT, "the process did not answer")
         self.late.pop(pid, None)
         now = time.monotonic()
@@ -92,13 +119,28 @@ class Patience:
         self._looked_s = now
         call = Call(work, discard)
         try:
+            asker = self._askers.pop()
+        except IndexError:  # the first one, or another thread's call is made
+            asker = _Asker()
+        asker.ask(call)
+        try:
             return call.result(max(self._left_s / 2, _LEAST_S), "the process")
         except TimeoutError:
-            if call.is_alive():
+            if not call.wait(0):
                 self.late[pid] = call
                 self._left_s -= time.monotonic() - now
             raise
+        finally:
+            if call.wait(0):
+                self._askers.append(asker)
+            else:  # it is left behind
+                asker.ask(None)
 
     def forget(self, pid: int) -> None:
         """A process has ended."""
         self.late.pop(pid, None)
+
+
+def _end_all(askers: list[_Asker]) -> None:
+    for asker in askers:
+        asker.ask(None)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from builders.waiting import wait_until
+from builders.waiting import PATIENCE_S, wait_until
 from tdprof.recorder import patience as module
 from tdprof.recorder.patience import Call, Patience
 
@@ -50,7 +50,7 @@ def test_who_does_not_answer_is_not_asked_again_before_it_has() -> None:
     assert list(patience.late) == [1]
     assert patience.ask(2, lambda: "another") == "another"
     go.set()
-    patience.late[1].join()
+    assert patience.late[1].wait(PATIENCE_S)
     assert patience.ask(1, lambda: "again") == "again"
     assert not patience.late
 
@@ -61,12 +61,42 @@ def test_an_answer_that_comes_too_late_is_discarded(monkeypatch: pytest.MonkeyPa
     with pytest.raises(TimeoutError):
         patience.ask(1, go.wait, discarded.append)
     go.set()
-    patience.late[1].join()
+    assert patience.late[1].wait(PATIENCE_S)
     assert discarded == [True]
     with pytest.raises(TimeoutError):
         patience.late[1].result(0, "it")
     assert patience.ask(1, lambda: False, discarded.append) is False
     assert discarded == [True]
+
+
+def test_one_thread_makes_all_calls_until_one_does_not_return_and_ends_with_who_asks() -> None:
+    patience, go = Patience(), threading.Event()
+    first, second = (patience.ask(pid, threading.current_thread) for pid in (1, 2))
+    assert first is second
+    with pytest.raises(TimeoutError):
+        patience.ask(3, go.wait)
+    third = patience.ask(4, threading.current_thread)
+    assert third is not first
+    go.set()
+    del patience
+    for thread in (first, third):
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_who_asks_while_another_thread_waits_for_an_answer_does_not_wait_for_it() -> None:
+    patience, go, began = Patience(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        go.wait(PATIENCE_S)
+
+    other = threading.Thread(target=lambda: patience.ask(1, wait))
+    other.start()
+    assert began.wait(PATIENCE_S)
+    assert patience.ask(2, lambda: "answer") == "answer"
+    go.set()
+    other.join(PATIENCE_S)
 
 
 def test_all_that_do_not_answer_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
