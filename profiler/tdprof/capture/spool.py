@@ -102,6 +102,10 @@ class SpoolWriter:
         """The descriptor of a file of the spool, created at first use."""
         return self._descriptor(SPOOL_FOLDER, name)
 
+    def size(self, name: str) -> int:
+        """Bytes that a file of the spool has."""
+        return os.fstat(self.descriptor(name)).st_size
+
     def aux_descriptor(self, name: str) -> int:
         """The same for SPE's bytes, which stay in the capture when the spool goes."""
         return self._descriptor(SPE_FOLDER, name)

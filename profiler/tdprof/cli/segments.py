@@ -20,8 +20,9 @@ from tdprof.text import plural
 
 # A segment may take this part of what all may; and while one is finished, its raw records and its tables are there.
 OF_ALL = 8
-_PARTS_KEPT, _PARTS = 3, 4
-_SPARE = 16  # such a part of all is not counted on while tables are made: where the machine has no time looks are late
+# Of sixteen parts so many are kept, and so many taken by what is written: the rest is for tables, seen but at looks.
+_PARTS, _PARTS_KEPT, _PARTS_WRITTEN = 16, 12, 13
+_TABLES_OF_RAW = 4  # a segment's tables take no larger part of its raw records, though all stacks be different
 _LOOKS_TO_CUT = 2  # from when a segment is due until it is cut
 _LEAST_FREE_BYTES = 64 << 20
 
@@ -69,6 +70,7 @@ class SegmentWriter:
         self._is_hurrying = self._is_too_slow = self._is_over = False
         self._bytes: dict[str, int] = {}
         self._growth = DiskGrowth()
+        self._room_bytes = 0  # that were left at the last look, less what was to be written since
         self._folder.remove_prepared()
         for name in self._folder.unfinished():  # of a recorder that was killed
             with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -115,16 +117,26 @@ class SegmentWriter:
         """See `SegmentSink`."""
         self._growth.saw(self._growing_bytes())
         self._look()
-        if self._most_bytes is not None and self._soon_bytes() > self._most_bytes:
-            raise self._too_little(self._most_bytes)
 
-    def _too_little(self, most_bytes: int) -> TdprofError:
+    def make_room(self, coming_bytes: int) -> None:
+        """See `SegmentSink`."""
+        self._room_bytes -= coming_bytes
+        if self._most_bytes is None or self._room_bytes >= 0:
+            return
+        self._prune(coming_bytes)
+        self._room_bytes -= coming_bytes
+        if self._room_bytes < 0:
+            raise self._too_little(self._most_bytes, coming_bytes)
+
+    def _too_little(self, most_bytes: int, coming_bytes: int) -> TdprofError:
         """Nothing is left that could go but what is being recorded."""
-        least = -(-OF_ALL * self.bytes_at_cut() >> 20)
+        taken = self._taken_bytes()
+        least = -(-(taken + coming_bytes) * _PARTS // _PARTS_KEPT >> 20)
         return TdprofError(
-            f"--max-size of {most_bytes / 1e6:.0f} MB is too little for what is recorded here: in a second or two "
-            f"{self._growth.most_bytes / 1e6:.1f} MB more",
-            hint=f"--max-size {least}M or more; a lower -F takes less",
+            f"--max-size of {most_bytes / 1e6:.0f} MB is too little for what is recorded here: beside "
+            f"{taken / 1e6:.1f} MB of a segment that could not be cut yet there is no room for "
+            f"{coming_bytes / 1e6:.1f} MB more, which are lost",
+            hint=f"--max-size {2 * least}M or more; a lower -F takes less",
         )
 
     def _growing(self) -> set[str]:
@@ -171,18 +183,19 @@ class SegmentWriter:
                 self._health.failed()
         ended.closing.close()
 
-    def _prune(self) -> None:
+    def _prune(self, coming_bytes: int = 0) -> None:
         """Remove the oldest segments until the others keep within the bounds, also such as wait for their tables."""
         growing = self._growing()
         busy = growing | ({self._finishing[0].name} if self._finishing else set())
-        while self._is_beyond() and self._remove_oldest(busy):
+        while self._is_beyond(coming_bytes) and self._remove_oldest(busy):
             pass
-        most_bytes = self._most_bytes
-        if self._finishing and most_bytes is not None and self._soon_bytes() > most_bytes - most_bytes // _SPARE:
+        if self._finishing and not self._has_room(coming_bytes, _PARTS_WRITTEN):
             (ended, process), self._finishing = self._finishing, None
             process.abandon()
             self._waiting.appendleft(ended)
             self._remove_oldest(growing)
+        if self._most_bytes is not None:
+            self._room_bytes = self._most_bytes * _PARTS_WRITTEN // _PARTS - self._taken_bytes()
 
     def _remove_oldest(self, kept: set[str]) -> bool:
         """Whether there was one."""
@@ -206,21 +219,23 @@ class SegmentWriter:
                 "this machine has too little time for them (longer segments, a larger --max-size or a lower -F help)"
             )
 
-    def _is_beyond(self) -> bool:
-        soon = self._soon_bytes()
+    def _is_beyond(self, coming_bytes: int) -> bool:
         if self._most_segments is not None and len(self._folder.names) > self._most_segments:
             return True
-        if self._most_bytes is not None and soon * _PARTS > self._most_bytes * _PARTS_KEPT:
-            return True
-        return self._folder.free_bytes() < _LEAST_FREE_BYTES
+        return not self._has_room(coming_bytes, _PARTS_KEPT) or self._folder.free_bytes() < _LEAST_FREE_BYTES
 
-    def _soon_bytes(self) -> int:
-        """What all take at the next look, if until then as much comes as ever did of late."""
+    def _has_room(self, coming_bytes: int, parts: int) -> bool:
+        """Whether all, and so much more, takes no more than some parts of what it may."""
+        taken = self._taken_bytes() + coming_bytes
+        return self._most_bytes is None or taken * _PARTS <= self._most_bytes * parts
+
+    def _taken_bytes(self) -> int:
+        """What all take now."""
         busy = self._growing() | ({self._finishing[0].name} if self._finishing else set())
         for name in self._folder.names:
             if name in busy or name not in self._bytes:
                 self._bytes[name] = self._folder.bytes_of(name)
-        return sum(self._bytes[name] for name in self._folder.names) + self._growth.most_bytes
+        return sum(self._bytes[name] for name in self._folder.names)
 
     def __enter__(self) -> Self:
         return self
@@ -241,14 +256,13 @@ class SegmentWriter:
             closing.close()
             self._folder.forget(prepared.path.name)
         self._is_over = True  # nothing is recorded that it could disturb, and somebody waits
-        self._growth = DiskGrowth()
         self._hurry()
         while self._finishing or self._waiting:
             if self._finishing:
                 self._close_finished()
             self._look()
         if self._recorded and self._recorded[0].is_published:  # it may have taken less time than there is between ticks
-            self._prune()
+            self._prune(self._folder.bytes_of(self.recorded.path.name) // _TABLES_OF_RAW)
         self._tell(is_due=True)
 
     def __exit__(self, *exception: object) -> None:

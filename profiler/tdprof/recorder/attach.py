@@ -321,6 +321,11 @@ class AttachedEvents:
         """Of each ring the records that came since the last look, with a walker all but samples; they stay there."""
         return [ring.look(walker.side_band) if walker else ring.look() for ring in self.rings.values()]
 
+    @property
+    def pending_bytes(self) -> int:
+        """What the rings hold."""
+        return sum(ring.pending_bytes for ring in self.rings.values())
+
     def drain(self, spool: SpoolWriter, walker: "RingWalker | None" = None) -> None:
         """Append the records of every ring that were looked at to its file.
 

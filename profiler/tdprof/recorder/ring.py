@@ -101,6 +101,11 @@ class PerfRing:
         """All that there is."""
         return RingPart(self._data, self._words[_DATA_TAIL], self._words[_DATA_HEAD])
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much that is."""
+        return int(self._words[_DATA_HEAD] - self._words[_DATA_TAIL])
+
     def looked_at(self) -> RingPart:
         """What was looked at and not drained: no record leaves the ring unseen."""
         return RingPart(self._data, self._words[_DATA_TAIL], self._looked)
@@ -164,6 +169,11 @@ class AuxRing(PerfRing):
         records = super().look(copy)
         self._aux_looked = self._words[_AUX_HEAD]
         return records
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much there is of records, and in the AUX area."""
+        return super().pending_bytes + int(self._words[_AUX_HEAD] - self._words[_AUX_TAIL])
 
     def drain_aux(self, out_fd: int, write: Write = write_ring) -> int:
         """Append the AUX bytes up to the last look to a file; returns how many.

@@ -5,7 +5,6 @@ later samples refer to is in the next segment before the boundary: from `prepare
 anew, a snapshot is taken of what runs, and what the old spool is told meanwhile, the new one is told, too.
 """
 
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -88,10 +87,13 @@ class SegmentSink(Protocol):
         """What the segment that is being recorded will take on the disk if it is to be cut now."""
 
     def tick(self) -> None:
-        """Called about once a second.
+        """Called about once a second."""
+
+    def make_room(self, coming_bytes: int) -> None:
+        """Called before so much is written.
 
         Raises:
-            TdprofError: what is being recorded alone takes more than all may.
+            TdprofError: what is being recorded alone would take more than all may.
         """
 
 
@@ -132,11 +134,7 @@ class Rotation:
         self._leaving: _LeavingSegment | None = None
 
     def is_due(self, seconds: float) -> bool:
-        """Whether to prepare the next segment, ``seconds`` after this one began.
-
-        Raises:
-            TdprofError: this one takes more room than all may.
-        """
+        """Whether to prepare the next segment, ``seconds`` after this one began."""
         self._sink.tick()
         if self._next or self._leaving:
             return False
@@ -163,7 +161,7 @@ class Rotation:
         shared = [*_SHARED, *(RING_FILE.format(cpu=cpu) for cpu in rings)]
         output = self._sink.open_next()
         new = SpoolWriter(output.folder)
-        shared_from = {name: os.fstat(spool.descriptor(name)).st_size for name in shared}
+        shared_from = {name: spool.size(name) for name in shared}
         sampler.begin_segment(new)
         cgroups.look(new)
         self._next = _Next(output, new, SnapshotThread(pids, new), shared_from)
@@ -172,6 +170,19 @@ class Rotation:
     def is_ready(self) -> bool:
         """Whether the next segment may begin."""
         return self._next is not None and self._next.snapshot.is_done
+
+    def make_room(self, coming_bytes: int) -> None:
+        """See `SegmentSink`."""
+        self._sink.make_room(coming_bytes)
+
+    def make_room_to_switch(self, spool: SpoolWriter) -> None:
+        """The same for what of ``spool`` the next segment has, too.
+
+        Raises:
+            TdprofError: as `make_room`.
+        """
+        assert self._next
+        self._sink.make_room(sum(spool.size(name) - start for name, start in self._next.shared_from.items()))
 
     def switch(self, spool: SpoolWriter) -> tuple[OutputFolder, SpoolWriter, SnapshotThread]:
         """Begin the next segment, right after all was drained into ``spool``, which is closed.

@@ -242,6 +242,8 @@ class Run:
                 totals = self._with_run_time(totals)
             except OSError as error:
                 failure = self._write_failure(error)
+            except TdprofError as error:
+                failure = error
         exit_status = self._await_command() if self.workload else self._end_meanwhile(has_failed=failure is not None)
         self.manifest = replace(
             self._with_totals(self._counted(totals)),
@@ -356,6 +358,7 @@ class Run:
 
     def _begin_segment(self, rotation: Rotation, counts: list[Count | None]) -> None:
         """Right after a drain, before which the events were at ``counts``."""
+        rotation.make_room_to_switch(self.spool)
         at_cut = counted_between(counts, list(self.attached.counts()))
         now = self._counted(counts, at_cut)
         cut_ns = self.manifest.end_monotonic_ns
@@ -503,6 +506,8 @@ class Run:
                 self.spool.append_uncertain(pid, time_ns)
 
     def _drain_rings(self) -> None:
+        if self.rotation:
+            self.rotation.make_room(self._pending_bytes())
         if self.sampler:
             self.sampler.save_copies(self.spool)
         if self.spe:
@@ -513,6 +518,11 @@ class Run:
             self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
             self.spe.drain(self.spool, goes_on=not self.is_stopping)
+
+    def _pending_bytes(self) -> int:
+        """What a drain would write now, at most."""
+        of_events = self.attached.pending_bytes + (self.spe.pending_bytes if self.spe else 0)
+        return of_events + (self.sampler.pending_bytes if self.sampler else 0)
 
     def _hear(self) -> None:
         """Look at what the side-band tells."""

@@ -225,6 +225,11 @@ class SpeEvents:
             for fd in fds:
                 pe.disable(fd)
 
+    @property
+    def pending_bytes(self) -> int:
+        """What the rings hold."""
+        return sum(ring.pending_bytes for ring in self.rings.values())
+
     def look(self) -> None:
         """Take notice of what there is; what the side-band tells afterwards includes all that this may be of."""
         self._looked = {cpu: ring.look() for cpu, ring in self.rings.items()}

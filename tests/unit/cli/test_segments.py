@@ -91,18 +91,22 @@ def test_what_is_being_written_has_room_before_what_is_there(folder: Path, monke
         assert len(list(folder.iterdir())) == 4
         # Due by size where it will be too large by when it is cut: two looks, each with as much.
         assert 300 << 10 <= segments.bytes_at_cut() <= 320 << 10
-        written.write_bytes(bytes(350 << 10))
-        segments.tick()
+        # So much as is still to be written has to find its room before it is there.
+        segments.make_room(300 << 10)
+        assert len(list(folder.iterdir())) == 4
+        segments.make_room(440 << 10)
+        assert {path.name[11:13] for path in folder.iterdir()} == {"01", "02", first.path.name[11:13]}
+        segments.make_room(550 << 10)
         assert {path.name[11:13] for path in folder.iterdir()} == {"02", first.path.name[11:13]}
         assert SlowFinishing.abandoned == 0
-        # It would just fit: another look may come late.
-        written.write_bytes(bytes(610 << 10))
-        segments.tick()
+        segments.make_room(700 << 10)
         assert SlowFinishing.abandoned == 1
         assert [path.name for path in folder.iterdir()] == [first.path.name]
-        written.write_bytes(bytes(780 << 10))
+        written.write_bytes(bytes(600 << 10))
+        segments.tick()
+        segments.make_room(200 << 10)
         with pytest.raises(TdprofError, match="--max-size of 1 MB is too little") as caught:
-            segments.tick()
+            segments.make_room(300 << 10)
     assert caught.value.hint
     assert written.exists()
 

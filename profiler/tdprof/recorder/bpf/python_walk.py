@@ -168,6 +168,11 @@ class PythonWalk:
         """Whether half of a ring is taken."""
         return any(ring.pending > ring.data_bytes // 2 for ring in (self._rings or {}).values())
 
+    @property
+    def pending_bytes(self) -> int:
+        """What the rings hold."""
+        return sum(ring.pending for ring in (self._rings or {}).values())
+
     def produced(self) -> dict[str, int]:
         """How far the programs have written each ring; once they are done, `drain` may go so far."""
         return {name: ring.produced for name, ring in (self._rings or {}).items()}

@@ -388,6 +388,14 @@ class BpfSampler:
         is_filling |= self.off_cpu is not None and self.off_cpu.is_filling()
         return new > self._sizes.rows // 2 or is_filling or is_python_filling
 
+    @property
+    def pending_bytes(self) -> int:
+        """What a drain would write now, at most: rows are compressed."""
+        rows = min(self._counters.read()[0] - self._samples_drained, self._sizes.rows)
+        taken = sum(map(len, self._taken_copies)) + (self.python.pending_bytes if self.python else 0)
+        rings = sum(ring.pending for ring in (self._stacks, self._copies, self._leaves))
+        return rows * (KEY_BYTES + VALUE_BYTES) + rings + taken
+
     def drain(self, spool: SpoolWriter) -> int:
         """Swap the tables and append what the one at rest holds; returns the interval's end, CLOCK_MONOTONIC ns.
 
