@@ -1,5 +1,6 @@
 """The validation kit's checks: right numbers hold, wrong ones do not, and what was not measured never passes."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -130,3 +131,15 @@ kit["write_file"](folder / "sent.tar.gz", folder / "kept", kit["check_all"](foun
     assert sent["missing"] == {"spe": "no SPE here"}
     assert "no spe: no SPE here" in text
     assert "0 hold, 0 do not" in text
+
+
+@pytest.mark.parametrize("path", sorted(KIT.glob("*.py")), ids=lambda path: path.name)
+def test_python_3_9_runs_it(path):
+    """Of Amazon Linux 2023 and RHEL 9: its grammar, and no annotation is computed, of which it knows no `X | None`."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
+    assert "annotations" in [
+        name.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        for name in node.names
+    ]

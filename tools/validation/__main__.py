@@ -9,6 +9,8 @@ Prints each check with what tdprof says and writes one file to send back: the ch
 Exit status: 0 all that was measured holds; 1 something does not; 3 nothing could be measured.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import platform

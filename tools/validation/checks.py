@@ -5,6 +5,8 @@ Bounds are wide, since cores differ: what they rule out is a wrong event, a wron
 benchmarks need no bound. Where a thing was not measured the check says so; it never passes for lack of a number.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tdprof and `perf stat` on the micro-benchmarks and reads what they say of each."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
