@@ -44,6 +44,26 @@ struct last_switch {
 	__u64 is_settled; /* 1: nothing is to be done for it */
 };
 
+/*
+ * How many addresses of a call chain, innermost first, lead out of the scheduler. Not as far as where it stands again:
+ * an interrupt may wake one thread while another is being woken.
+ */
+static __always_inline __u32 scheduler_addresses(const __u64 *address, long bytes)
+{
+	__u32 depth = 0;
+
+	for (__u32 i = 0; i < MOST_SCHEDULER_DEPTH; i++) {
+		if ((long)(i * sizeof(__u64)) >= bytes)
+			break;
+		if (address[i] - SETTING(SETTING_SCHEDULE) < SETTING(SETTING_SCHEDULE_BYTES) ||
+		    address[i] - SETTING(SETTING_FIRST_TURN) < SETTING(SETTING_FIRST_TURN_BYTES))
+			depth = i + 1;
+		else if (depth)
+			break;
+	}
+	return depth;
+}
+
 /* As of a thread's `__state` when it leaves a CPU. */
 static __always_inline __u32 waiting_state(__u32 kernel_state, __u64 is_preempted)
 {

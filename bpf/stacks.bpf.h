@@ -88,18 +88,8 @@ static __always_inline void begin_stack(struct stack_record *stack, __u32 is_ker
 static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, struct stack_record *stack)
 {
 	long bytes = bpf_get_stack(ctx, stack->address, MOST_SCHEDULER_DEPTH * sizeof(__u64), 0);
-	__u32 depth = 0;
 
-	if (!SETTING(SETTING_SCHEDULE_BYTES))
-		return 0;
-	for (__u32 i = 0; i < MOST_SCHEDULER_DEPTH; i++) {
-		if ((long)(i * sizeof(__u64)) >= bytes)
-			break;
-		if (stack->address[i] - SETTING(SETTING_SCHEDULE) < SETTING(SETTING_SCHEDULE_BYTES) ||
-		    stack->address[i] - SETTING(SETTING_FIRST_TURN) < SETTING(SETTING_FIRST_TURN_BYTES))
-			depth = i + 1;
-	}
-	return depth;
+	return SETTING(SETTING_SCHEDULE_BYTES) ? scheduler_addresses(stack->address, bytes) : 0;
 }
 
 /* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own.

@@ -17,8 +17,13 @@ PROGRAM = """
 #include <stdlib.h>
 #include <linux/types.h>
 #define TDPROF_SETTINGS_H
-#define SETTING(which) PERIOD
+#define SETTING(which) which##_
 #define PERIOD 1000000ULL
+#define SETTING_OFF_CPU_PERIOD_ PERIOD
+#define SETTING_SCHEDULE_ 0x1000ULL
+#define SETTING_SCHEDULE_BYTES_ 0x100ULL
+#define SETTING_FIRST_TURN_ 0x5000ULL
+#define SETTING_FIRST_TURN_BYTES_ 0x10ULL
 static uint64_t state;
 static uint32_t bpf_get_prandom_u32(void)
 {
@@ -28,6 +33,13 @@ static uint32_t bpf_get_prandom_u32(void)
 #include "off_cpu.h"
 int main(int argc, char **argv)
 {
+	if (argc > 2 && argv[1][0] == 'd') {
+		__u64 chain[MOST_SCHEDULER_DEPTH];
+		for (int i = 2; i < argc; i++)
+			chain[i - 2] = strtoul(argv[i], 0, 16);
+		printf("%u\\n", scheduler_addresses(chain, (argc - 2) * sizeof(*chain)));
+		return 0;
+	}
 	if (argc > 2) {
 		printf("%u\\n", waiting_state(strtoul(argv[1], 0, 0), argv[2][0] == '1'));
 		return 0;
@@ -90,6 +102,22 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_threads_wait_as_proc_tells_it(points: Path, kernel_state: int, is_preempted: bool, state: ThreadState) -> None:
     command = [str(points), hex(kernel_state), str(int(is_preempted))]
     assert int(subprocess.run(command, check=True, capture_output=True).stdout) == state
+
+
+@pytest.mark.parametrize(
+    ("chain", "depth"),
+    [
+        pytest.param("70 2000 1000 10ff 2000", 4, id="its own functions, and what runs before them"),
+        pytest.param("70 1010 2000 3000 1020 4000", 2, id="interrupted in it"),
+        pytest.param("70 5008 2000", 2, id="first turn"),
+        pytest.param("70 2000", 0, id="not in it"),
+        pytest.param("1000", 1, id="nothing else"),
+    ],
+)
+def test_of_a_call_chain_the_scheduler_is_left_out_where_it_begins(points: Path, chain: str, depth: int) -> None:
+    """What is woken in an interrupt of a thread that is waking another was not woken by that."""
+    ran = subprocess.run([points, "d", *chain.split()], check=True, capture_output=True)
+    assert int(ran.stdout) == depth
 
 
 @pytest.mark.parametrize("longest_ns", [20_000, 1_500_000, 70_000_000])
