@@ -198,6 +198,9 @@ def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.Exit
             f"only the BPF programs can cut a recording, and they are not used here: {sampling.reason}",
             hint="tdprof doctor says what they need; record without --switch-output",
         )
+    if options.segments.length.bytes:
+        # A segment is much more than what is copied while it is prepared, of which the next has a part, too.
+        sampling.sampler.limit_copies(options.segments.length.bytes // 2)
     rotation = Rotation(options.segments, options.interval_ns / 1e9)
     stack.callback(rotation.close)
     return rotation

@@ -69,7 +69,7 @@ _DRAIN_WHILE_LOADING_S = 0.01
 _WALK_TAKES_TIMES = 12
 # Of the table of its library: OpenJDK 17 has 129,000 and 55,000, 25 has 157,000 and 68,000.
 _ROWS_AND_BUCKETS_OF_A_JVM = 200_000, 80_000
-# Copies of all of a recording; they are gone once it is finished.
+# Copies of all of a recording, or of one segment of it; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
 
 
@@ -103,6 +103,29 @@ class TableSizes:
         sent = _power_of_two(2 * samples_per_second, 1 << 12, 1 << 18)
         copies_bytes = min(max(sent * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
         return cls(rows, max(sent * 256, _LEAST_RING_BYTES), copies_bytes, min(sent * 64, _MOST_LEAVES_BYTES))
+
+
+@dataclass(slots=True)
+class CopiesLimit:
+    """How much may be copied of a recording, or of each of its segments.
+
+    Attributes:
+        most_bytes: of each.
+    """
+
+    most_bytes: int = _MOST_COPIED_BYTES
+    _before_bytes: int = 0
+    _is_reached: bool = False
+
+    def is_reached_now(self, copied_bytes: int) -> bool:
+        """Whether no more is to be copied, now that so much was since the beginning; told once."""
+        was_reached, self._is_reached = self._is_reached, copied_bytes - self._before_bytes > self.most_bytes
+        return self._is_reached and not was_reached
+
+    def begin_segment(self, copied_bytes: int) -> bool:
+        """Count anew from here; whether copies are to be made again."""
+        was_reached, self._is_reached, self._before_bytes = self._is_reached, False, copied_bytes
+        return was_reached
 
 
 def _power_of_two(wanted: int, least: int, most: int) -> int:
@@ -160,6 +183,7 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._copied_bytes = 0
+        self._limit = CopiesLimit()
         self._taken_copies: list[bytes] = []  # out of the ring and not written yet
         self._segment = 0
         self.drained = 0
@@ -318,10 +342,14 @@ class BpfSampler:
         self._copies_ready.poll(0)
         self._take_copies()
         self._write_taken_copies(spool)
-        self._limit_copies(self._copies.produced)
+        self._limit_copies()
 
-    def _limit_copies(self, copied: int) -> None:
-        if copied > _MOST_COPIED_BYTES:
+    def limit_copies(self, most_bytes: int) -> None:
+        """Of stacks that no table leads through yet no more is copied for a segment, if that is less than usual."""
+        self._limit.most_bytes = min(self._limit.most_bytes, most_bytes)
+
+    def _limit_copies(self) -> None:
+        if self._limit.is_reached_now(self._copies.produced):
             self._switch(0, ACTIVE_COPY)
 
     def _write_taken_copies(self, spool: SpoolWriter) -> None:
@@ -420,7 +448,7 @@ class BpfSampler:
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._leaves.drain(spool.descriptor(COPIES_FILE), leaves)
             self._copied_bytes = copied + leaves
-            self._limit_copies(self._copied_bytes)
+            self._limit_copies()
         for keys, values in self._reader.take(resting):
             self.drained += sum(memoryview(values).cast("Q")[::2])  # sample_value.count
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)
@@ -430,6 +458,8 @@ class BpfSampler:
         """Have all that later samples refer to sent again, whatever was sent; the new spool is told of Python."""
         self._segment += 1
         self._switch(self._segment, ACTIVE_SEGMENT)
+        if self._limit.begin_segment(self._copies.produced) and self.arrays is not None:
+            self._switch(1, ACTIVE_COPY)
         wait_for_running_programs()
         if self.python:
             self.python.tell_again(spool)

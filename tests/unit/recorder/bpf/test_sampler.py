@@ -2,7 +2,7 @@
 
 import pytest
 
-from tdprof.recorder.bpf.sampler import TableSizes
+from tdprof.recorder.bpf.sampler import CopiesLimit, TableSizes
 
 MOST_ROWS = 1 << 18
 
@@ -16,3 +16,12 @@ def test_rows_hold_what_comes_while_the_recorder_has_to_wait(per_second: int, wa
     assert sizes.rows.bit_count() == sizes.ring_bytes.bit_count() == sizes.copies_bytes.bit_count() == 1
     # What is mapped by the recorder counts as its memory: not more than before there was so much room.
     assert sizes.ring_bytes <= max(1 << 20, 4 * per_second * 256)
+
+
+def test_of_each_segment_so_much_is_copied_and_that_no_more_is_told_once() -> None:
+    limit = CopiesLimit(100)
+    assert [limit.is_reached_now(copied) for copied in (0, 100, 101, 150)] == [False, False, True, False]
+    assert limit.begin_segment(150)
+    assert [limit.is_reached_now(copied) for copied in (200, 250)] == [False, False]
+    assert not limit.begin_segment(250)
+    assert limit.is_reached_now(351)
