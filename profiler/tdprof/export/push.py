@@ -8,6 +8,7 @@ OTLP: see `tdprof.export.otlp`.
 import base64
 import gzip
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _PUSH = "/push.v1.PusherService/Push"
 _WRITE_RAW = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
 _TRAILER = 0x80  # of a gRPC-Web frame's flags
 _FRAME_HEADER_BYTES = 5
+# Pyroscope refuses a sample type with "-" (its ValidateProfile), and parts names of its own at ":".
+_NO_PYROSCOPE_TYPE = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Pyroscope:
     is_experimental = False
 
     def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
+        pprof = _with_pyroscope_types(pprof)
         # Of its content: who sends it again sends the same.
         identity = uuid.uuid5(uuid.NAMESPACE_OID, f"{sorted(labels.items())} {pprof.hex()}")
         series = {
@@ -63,6 +67,24 @@ class Pyroscope:
 
     def failure(self, headers: Mapping[str, str], body: bytes) -> str:
         return ""
+
+
+def _with_pyroscope_types(pprof: bytes) -> bytes:
+    """The same with such names of sample types as Pyroscope takes, no two alike: cpu_clock for cpu-clock."""
+    profile = pprof_pb2.Profile.FromString(gzip.decompress(pprof))
+    names: dict[str, str] = {}
+    for row, kind in enumerate(profile.sample_type):
+        name = profile.string_table[kind.type]
+        typed = _NO_PYROSCOPE_TYPE.sub("_", name)
+        names[name] = f"{typed}_{row}" if typed in names.values() else typed
+    texts = {name: len(profile.string_table) + number for number, name in enumerate(names)}
+    for kind in (*profile.sample_type, profile.period_type):
+        kind.type = texts.get(profile.string_table[kind.type], kind.type)
+    profile.default_sample_type = texts.get(
+        profile.string_table[profile.default_sample_type], profile.default_sample_type
+    )
+    profile.string_table.extend(names.values())
+    return gzip.compress(profile.SerializeToString(deterministic=True), mtime=0)
 
 
 class Parca:

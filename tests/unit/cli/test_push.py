@@ -148,6 +148,21 @@ def test_pyroscope_gets_a_series_with_labels(server: Server, capture: Path) -> N
     assert len(sample["ID"]) == 36
 
 
+def test_pyroscope_gets_names_of_events_that_it_takes_and_others_get_their_own(server: Server, tmp_path: Path) -> None:
+    events = {"cpu-clock": 1.0, "cpu_clock": 2.0, "cycles:u": 3.0}
+    capture = make_host_capture(tmp_path / "host", "web-1", {"work": 6}, events=events)
+    assert tdprof("push", capture, "--to", f"pyroscope+http://127.0.0.1:{server.port}").status == 0
+    sent = json.loads(server.requests[0][2])["series"][0]["samples"][0]["rawProfile"]
+    profile = pprof_pb2.Profile.FromString(gzip.decompress(base64.b64decode(sent)))
+    texts = profile.string_table
+    names = [texts[kind.type] for kind in profile.sample_type]
+    assert names == ["samples", "cpu_clock", "cpu_clock_2", "cycles_u"]
+    assert texts[profile.default_sample_type] == "cpu_clock"
+    assert [sum(column) for column in zip(*(sample.value for sample in profile.sample), strict=True)] == [
+        36, 6 * PERIOD, 12 * PERIOD, 18 * PERIOD,
+    ]  # fmt: skip
+
+
 def test_parca_gets_a_grpc_web_message(server: Server, capture: Path, write_raw_request: Callable[[], Any]) -> None:
     server.answers = [(200, {"Content-Type": "application/grpc-web+proto"}, _GRPC_OK)]
     assert tdprof("push", capture, "--to", f"parca+http://127.0.0.1:{server.port}").status == 0
