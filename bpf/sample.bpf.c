@@ -278,7 +278,7 @@ int copy(struct bpf_perf_event_data *ctx)
 	}
 	count(COUNTER_STACKS_NOT_COPIED);
 	if (walk->stack.depth)
-		steps.call(ctx, STEP_STORE);
+		steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
 	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
 	return add_sample(walk);
 }
