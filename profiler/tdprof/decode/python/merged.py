@@ -1,7 +1,7 @@
 """Puts Python frames where the evaluation loop's native ones stand, and tables them.
 
 A native frame of the loop stands for the Python frames that it runs: up to the one that C code called. The outermost
-of both are the same, so that they are counted from there; where the native stack is not whole, from the leaf on.
+of both are the same, so that they are counted from there; where one of the stacks is not whole, from the leaf on.
 """
 
 import itertools
@@ -78,7 +78,8 @@ class PythonFrames:
         first_loop = np.cumsum(loop_count) - loop_count
 
         frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
-        self.unordered += int(((row >= 0) & self._stacks.is_cut[row] & (frame_count == 0)).sum())
+        is_cut = (row >= 0) & self._stacks.is_cut[row]
+        self.unordered += int((is_cut & (frame_count == 0)).sum())
         frame_owner = np.repeat(np.arange(stacks), frame_count)
         before = np.cumsum(frame_count) - frame_count
         within = np.arange(len(frame_owner)) - before[frame_owner]
@@ -90,10 +91,12 @@ class PythonFrames:
         runs = np.zeros(stacks, np.int64)
         np.maximum.at(runs, frame_owner, run + 1)
 
-        own = self._own_loops(called_from, row, owner, position, loops)
-        loop_count = np.where((own >= runs) & (own <= runs + _LONGEST_GAP), own, loop_count)
+        own, last = self._greenlets(called_from, row, owner, position, loops)
+        has_greenlet = (last < _LAST) & (frame_count > 0) & ~is_cut & (own >= runs) & (own <= runs + _LONGEST_GAP)
+        loop_count = np.where(has_greenlet, own, loop_count)
+        last = np.where(has_greenlet, last, _LAST)
 
-        is_whole = (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~self._stacks.is_cut[row]
+        is_whole = has_greenlet | (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~is_cut
         spare = loop_count - runs
         is_misfit = is_whole & ((spare < 0) | (spare > _LONGEST_GAP))
         self.unplaced += int(is_misfit.sum())
@@ -104,9 +107,15 @@ class PythonFrames:
         which = np.minimum(first_loop[frame_owner] + loop, len(loops) - 1)
         place = np.where(has_loop, position[loops][which] if len(loops) else _LAST, _LAST)
 
+        # Between the last frame that was taken and what is native beyond others are missing.
+        has_rest = is_cut & (frame_count > 0)
+        last[has_rest] = 0
+        of_rest = has_rest[frame_owner]
+        np.maximum.at(last, frame_owner[of_rest], place[of_rest])
+
         is_replaced = np.zeros(len(batch.address), bool)
         is_replaced[loops[which[has_loop]]] = True
-        native = np.flatnonzero(~is_replaced)
+        native = np.flatnonzero(~is_replaced & (position <= last[owner]))
         merged_owner = np.concatenate([owner[native], frame_owner])
         merged_place = np.concatenate([position[native], place])
         order = np.lexsort((np.concatenate([np.zeros(len(native), np.int64), within + 1]), merged_place, merged_owner))
@@ -114,14 +123,18 @@ class PythonFrames:
         walk = batch.walk.copy()
         guess = walk["guessed_from"].astype(np.int64)
         moved = np.bincount(merged_owner[merged_place < guess[merged_owner]], minlength=stacks)
-        walk["guessed_from"] = np.where(guess > 0, moved, 0)
         start = np.concatenate([[0], np.cumsum(np.bincount(merged_owner, minlength=stacks))]).astype(np.uint64)
+        # What is guessed may lie in what was left away.
+        walk["guessed_from"] = np.where((guess > 0) & (moved < np.diff(start).astype(np.int64)), moved, 0)
+        walk["end"][has_greenlet] = StackEnd.COMPLETE
+        walk["end"][has_rest & ((last < _LAST) | (walk["end"] == StackEnd.COMPLETE))] = StackEnd.TOO_DEEP
         return replace(batch, walk=walk, start=start, address=address)
 
-    def _own_loops(self, called_from: U64, row: I64, owner: I64, position: I64, loops: I64) -> I64:
-        """int64[stacks]: how many loops of each stack are the running greenlet's.
+    def _greenlets(self, called_from: U64, row: I64, owner: I64, position: I64, loops: I64) -> tuple[I64, I64]:
+        """(int64[stacks], int64[stacks]): how many loops of each stack are the running greenlet's, and its last frame.
 
-        Its Python frames end with it. Its native ones go on where it was started, with what others left there.
+        Its Python frames end with it, and so does what is its own of the native stack: beyond is what others left
+        there. ``_LAST``: no greenlet was begun.
         """
         innermost, beyond = np.full(len(row), _LAST), np.full(len(row), _LAST)
         np.minimum.at(innermost, owner[loops], position[loops])
@@ -129,7 +142,7 @@ class PythonFrames:
         switches = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
         switches = switches[position[switches] > innermost[owner[switches]]]
         np.minimum.at(beyond, owner[switches], position[switches])
-        return np.bincount(owner[loops[position[loops] < beyond[owner[loops]]]], minlength=len(row))
+        return np.bincount(owner[loops[position[loops] < beyond[owner[loops]]]], minlength=len(row)), beyond
 
     def _lies_in(self, spans: Mapping[int, Sequence[tuple[int, int]]], address: U64, row: I64) -> NDArray[np.bool_]:
         """Whether each address, of a stack of this row, is in one of the spans of its process."""

@@ -104,11 +104,27 @@ def test_what_fits_no_loop_is_left_native_and_counted(tmp_path: Path, loops: int
 
 
 @pytest.mark.parametrize("others", [1, 3])
-def test_a_greenlets_frames_stand_above_what_started_it(tmp_path: Path, others: int) -> None:
+@pytest.mark.parametrize("end", [StackEnd.COMPLETE, StackEnd.NO_MAPPING])
+def test_a_greenlets_stack_is_whole_where_it_was_begun(tmp_path: Path, others: int, end: StackEnd) -> None:
+    """What stands beyond was left there by others."""
     found = frames(tmp_path, [(10, 0, 1), (11, 0, 1)])
-    own, rest = [0x100, LOOP + 16, LOOP + 16, GREENLET + 8], [0x200, LOOP + 16] * others
-    assert shown(found, native([*own, *rest])) == [0x100, "leaf", "middle", GREENLET + 8, *rest]
+    own, rest = [0x100, LOOP + 16, LOOP + 16, GREENLET + 8], [GREENLET + 9, 0x200, LOOP + 16] * others
+    batch = native([*own, *rest], end)
+    assert shown(found, batch) == [0x100, "leaf", "middle", GREENLET + 8]
     assert found.unplaced == 0
+    assert found.merge(batch).walk["end"].tolist() == [StackEnd.COMPLETE, StackEnd.COMPLETE]
+
+
+def test_a_loop_that_a_greenlet_is_entering_has_no_frame_yet(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1)])
+    batch = native([LOOP + 16, 0x100, LOOP + 16, GREENLET + 8, 0x200, LOOP + 16], StackEnd.NO_MAPPING)
+    assert shown(found, batch) == [LOOP + 16, 0x100, "leaf", GREENLET + 8]
+
+
+def test_what_is_guessed_beyond_a_greenlet_makes_no_guess_of_it(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1)])
+    batch = native([0x100, LOOP + 16, GREENLET + 8, 0x200, 0x300], StackEnd.NO_MAPPING, guessed_from=3)
+    assert found.merge(batch).walk["guessed_from"][0] == 0
 
 
 def test_what_a_greenlet_calls_to_switch_ends_none(tmp_path: Path) -> None:
@@ -125,12 +141,18 @@ def test_a_stack_that_is_not_whole_counts_from_the_leaf_and_has_the_rest_above(t
     assert found.unplaced == 0
 
 
-def test_frames_that_were_cut_are_counted_from_the_leaf(tmp_path: Path) -> None:
+def test_frames_that_were_cut_are_counted_from_the_leaf_and_have_no_caller_beyond(tmp_path: Path) -> None:
     found = frames(tmp_path, [(10, 0, 1), (11, 0, 0)], is_cut=True)
-    assert shown(found, native([LOOP + 16, 0x200, LOOP + 16, 0x300, LOOP + 16])) == [
-        *("leaf", 0x200),
-        *("middle", 0x300, LOOP + 16),
-    ]
+    batch = native([LOOP + 16, 0x200, LOOP + 16, 0x300, LOOP + 16])
+    assert shown(found, batch) == ["leaf", 0x200, "middle"]
+    assert found.merge(batch).walk["end"].tolist() == [StackEnd.TOO_DEEP, StackEnd.COMPLETE]
+
+
+def test_a_native_stack_that_ends_first_has_its_own_reason(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 0)], is_cut=True)
+    batch = native([LOOP + 16, 0x200], StackEnd.UNREADABLE)
+    assert shown(found, batch) == ["leaf", 0x200, "middle"]
+    assert found.merge(batch).walk["end"][0] == StackEnd.UNREADABLE
 
 
 def test_frames_whose_order_nobody_knows_are_left_away_and_counted(tmp_path: Path) -> None:
