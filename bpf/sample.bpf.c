@@ -276,7 +276,9 @@ int copy(struct bpf_perf_event_data *ctx)
 			return 0;
 		}
 	}
-	count(COUNTER_STACKS_NOT_COPIED);
+	/* One that ends in no mapping may do so for ever. */
+	if (walk->stack.end != UNWIND_END_NO_MAPPING)
+		count(COUNTER_STACKS_NOT_COPIED);
 	if (walk->stack.depth)
 		steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
 	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
