@@ -279,3 +279,16 @@ def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_pat
     assert "evil" in shown
     assert "\033" not in shown + result.stderr
     assert "\007" not in shown
+
+
+def test_stacks_that_end_in_no_mapping_have_frames_however_many_there_are(folder: Path, tmp_path: Path) -> None:
+    """Some of them are copied, in case a table is there later; the others are not."""
+    library = tmp_path / "left_over.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, WORKLOADS / "left_over.c"], check=True)
+    program = [sys.executable, WORKLOADS / "python_left_over.py", library, BEGINNING_S + 1]
+    capture = record("-F", "4999", "--", *program, folder=folder)
+    functions: Counter[bool] = Counter()
+    for sample in capture.samples:
+        if "call_on" in sample.frames:
+            functions[python_functions(sample)[:1] in (("spin",), ("on_a_stack_of_its_own",))] += sample.count
+    assert functions[True] >= 0.6 * functions.total() >= 2048
