@@ -80,7 +80,9 @@ static __always_inline void begin_python_program(__u64 binprm, __u64 pid)
 
 	runtime.first_interpreter +=
 		kernel_word(kernel_word(bpf_get_current_task() + places->task_mm) + places->mm_code);
-	runtime.process = pid;
+	__u32 moment = bpf_ktime_get_ns() >> 20 & (PYTHON_OWN_EXECUTION - 1);
+
+	runtime.process = (PYTHON_OWN_EXECUTION | moment) << PYTHON_PROCESS_BITS | pid;
 	python_runtimes.update(&pid, &runtime);
 }
 
@@ -112,8 +114,8 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
 		python->thread = python_pointer(python->interpreter + runtime->first_thread);
 		python->is_alone = !python_pointer(python->interpreter + runtime->next_interpreter);
 	}
-	python->hash = walk->key.pid;
-	python->process = mix(0, walk->key.pid);
+	python->process = mix(mix(0, walk->key.pid), runtime->process);
+	python->hash = python->process;
 	python->bytes = 0;
 	python->count = 0;
 	python->subinterpreters = 0;
@@ -126,12 +128,12 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
  * only the main one, its last, is known to be the outermost. So the stack is left native: user space counts those that
  * have no frame and are cut.
  */
-static __always_inline void leave_python(const struct walk *walk, struct python_walk *python)
+static __always_inline void leave_python(struct python_walk *python)
 {
 	python->frame = 0;
 	python->interpreter = 0;
 	python->count = 0;
-	python->hash = walk->key.pid;
+	python->hash = python->process;
 	python->stack.is_cut = 1;
 }
 
@@ -151,7 +153,7 @@ static __always_inline void search_python(const struct python_runtime *runtime, 
 	} else if (python->frame && python_pointer(found.interpreter + runtime->next_interpreter)) {
 		python->subinterpreters += 1;
 		if (python->subinterpreters > 1)
-			leave_python(walk, python);
+			leave_python(python);
 	}
 }
 

@@ -29,12 +29,20 @@ enum python_told {
 
 #define PYTHON_NONE 0xffff
 
+/*
+ * A process may execute another CPython, which its readers have to tell from the one before: above the process's
+ * number, of 22 bits (PID_MAX_LIMIT), stands one that tells them apart. User space counts; the programs, which cannot,
+ * take the time, and mark it.
+ */
+#define PYTHON_PROCESS_BITS  22
+#define PYTHON_OWN_EXECUTION 0x200
+
 /* A process's CPython: where its state is, and offsets in its structures, in bytes. */
 struct python_runtime {
 	__u64 first_interpreter; /* where the pointer to it stands */
 	__u64 pidns_device;      /* the pid namespace as which it numbers its threads */
 	__u64 pidns_inode;       /* 0: as sample_key does */
-	__u32 process;           /* whom user space has told of: this one, or who started it */
+	__u32 process; /* whom user space has told of, this one or who started it, and the execution, as above */
 	__u16 next_interpreter;
 	__u16 first_thread; /* of an interpreter */
 	__u16 next_thread;

@@ -79,7 +79,7 @@ struct python_thread {
 /* Each CPU has one. */
 struct python_walk {
 	__u64 hash;    /* of all that `stack` has; 0: there are no frames */
-	__u64 process; /* hash of its number */
+	__u64 process; /* hash of its number, and of the program's that it executes */
 	__u64 start;   /* of the window */
 	__u64 bytes;   /* of it that hold; 0: nothing was read yet */
 	__u64 offset;  /* of a frame in it */

@@ -113,7 +113,7 @@ def spool_of_nested_lists(folder: Path, size: int) -> list[str]:
 @builder
 def spool_of_interpreters(folder: Path, size: int) -> list[str]:
     """Processes that run CPython, each told of as briefly as can be, and stacks of theirs."""
-    line = '{"pid":%d,"version":[3,11],"mapped":1,"time_ns":1,"loops":[[1,2]],"switchers":[]}\n'
+    line = '{"process":%d,"version":[3,11],"mapped":1,"time_ns":1,"loops":[[1,2]],"switchers":[]}\n'
     lines = "".join(line % (PID + number) for number in range(size // 2 // 84))
     stacks = b"".join(bpf_spool.python_stack(2 + number, PID, [(1, 1, 0)]) for number in range(size // 2 // 64))
     write_spool(folder, {"python.jsonl": lines.encode(), "python_stacks.bpf": stacks})
@@ -124,7 +124,7 @@ def spool_of_interpreters(folder: Path, size: int) -> list[str]:
 def spool_of_an_interpreters_loops(folder: Path, size: int) -> list[str]:
     """One that has as many evaluation loops as fit."""
     loops = ",".join(f"[{number},{number + 1}]" for number in range(size // 18))
-    line = f'{{"pid":{PID},"version":[3,11],"mapped":1,"time_ns":1,"loops":[{loops}],"switchers":[]}}\n'
+    line = f'{{"process":{PID},"version":[3,11],"mapped":1,"time_ns":1,"loops":[{loops}],"switchers":[]}}\n'
     write_spool(folder, {"python.jsonl": line.encode()})
     return _report(folder)
 

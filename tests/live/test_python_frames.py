@@ -281,6 +281,13 @@ def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_pat
     assert "\007" not in shown
 
 
+def test_a_process_that_executes_one_python_after_another_has_frames_of_each(folder: Path) -> None:
+    program = [sys.executable, WORKLOADS / "python_executes.py", BEGINNING_S, *interpreters()]
+    capture = record("-F", "1999", "--", *program, folder=folder)
+    seen = Counter(functions[2] for functions in python_part(capture).elements() if functions[:2] == ("spin", "work"))
+    assert {*seen} == {f"round_{number}" for number in range(1 + len(interpreters()))}
+
+
 def test_stacks_that_end_in_no_mapping_have_frames_however_many_there_are(folder: Path, tmp_path: Path) -> None:
     """Some of them are copied, in case a table is there later; the others are not."""
     library = tmp_path / "left_over.so"

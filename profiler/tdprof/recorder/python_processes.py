@@ -5,6 +5,7 @@ In a thread of its own: the files are others' and may lie in a file system that 
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import queue
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
-from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
+from tdprof.recorder.bpf.python_walk import OWN_EXECUTION, PROCESS_BITS, PythonProgram, PythonRuntime, PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
@@ -93,6 +94,7 @@ class PythonProcesses:
         self._known_files: dict[_File, _Found] = {}  # those that do: each process would read them again
         self._programs: dict[_Program, bool] = {}  # with CPython in them, that were executed: are they known?
         self._found: dict[int, dict[str, object]] = {}  # what the spool is told of each process
+        self._executions = itertools.count()
         self._switchers: dict[int, list[tuple[int, int]]] = {}
         self._lock = threading.Lock()  # of all these but the files
         self._memory = ProcessMemory()
@@ -225,7 +227,8 @@ class PythonProcesses:
         if not self._frames.start():
             return
         with self._lock:  # what is told last holds
-            self._found[pid] = {"pid": pid} | told
+            runtime.process = pid | next(self._executions) % OWN_EXECUTION << PROCESS_BITS
+            self._found[pid] = {"process": runtime.process} | told
             has_room = self._frames.add(pid, runtime, self._line(pid))
             if has_room:
                 for pids in self._refused.values():

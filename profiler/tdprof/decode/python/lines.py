@@ -10,6 +10,7 @@ _UNIT = 2  # bytes of an instruction, in which tables from 3.11 on count
 _NO_LOCATION, _LONG, _NO_COLUMNS, _FIRST_ONE_LINE, _LAST_ONE_LINE = 15, 14, 13, 10, 12
 _BEFORE_THE_FIRST = 1 << 31
 _NO_LINE = -128  # of 3.10's tables
+_LAST_LINE = (1 << 31) - 1  # an int of C; a table that is none may say anything
 
 
 class LineTable:
@@ -41,7 +42,8 @@ class LineTable:
         if instruction >= _BEFORE_THE_FIRST:
             return self._first_line
         at = bisect_right(self._ends, instruction * self._scale)
-        return self._lines[at] if at < len(self._lines) else 0
+        line = self._lines[at] if at < len(self._lines) else 0
+        return line if 0 <= line <= _LAST_LINE else 0
 
 
 def _pairs(table: bytes, line: int) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.decode.bpf_aggregates import StackBatch
 from tdprof.decode.python.lines import LineTable
-from tdprof.decode.python.records import MOST_SPANS, PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.decode.python.records import MOST_SPANS, PROCESS_BITS, PythonStacks, read_codes, read_processes, read_stacks
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
 from tdprof.model.arrays import I64, U64
@@ -44,7 +44,7 @@ class PythonFrames:
     def __init__(self, spool: Path, damage: SpoolDamage) -> None:
         self._stacks: PythonStacks = read_stacks(spool, damage)
         self._processes = read_processes(spool, damage, self._stacks.first_interpreters)
-        versions = {pid: process.version for pid, process in self._processes.items()}
+        versions = {number: process.version for number, process in self._processes.items()}
         self._codes = read_codes(spool, damage, versions)
         keys = self._stacks.frames[["code", "instruction"]].copy()
         self._places, number = np.unique(keys, return_inverse=True)
@@ -72,7 +72,7 @@ class PythonFrames:
         owner = np.repeat(np.arange(stacks), lengths)
         position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
         called_from = batch.address - (position > 0)
-        spans = {pid: process.loops for pid, process in self._processes.items()}
+        spans = {number: process.loops for number, process in self._processes.items()}
         loops = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
         loop_count = np.bincount(owner[loops], minlength=stacks)
         first_loop = np.cumsum(loop_count) - loop_count
@@ -138,7 +138,7 @@ class PythonFrames:
         """
         innermost, beyond = np.full(len(row), _LAST), np.full(len(row), _LAST)
         np.minimum.at(innermost, owner[loops], position[loops])
-        spans = {pid: process.switchers for pid, process in self._processes.items()}
+        spans = {number: process.switchers for number, process in self._processes.items()}
         switches = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
         switches = switches[position[switches] > innermost[owner[switches]]]
         np.minimum.at(beyond, owner[switches], position[switches])
@@ -146,15 +146,15 @@ class PythonFrames:
 
     def _lies_in(self, spans: Mapping[int, Sequence[tuple[int, int]]], address: U64, row: I64) -> NDArray[np.bool_]:
         """Whether each address, of a stack of this row, is in one of the spans of its process."""
-        pids = np.array(sorted(spans), np.int64)
-        bounds = np.zeros((len(pids) + 1, MOST_SPANS, 2), np.uint64)  # the last: of a process that is not known
-        for number, pid in enumerate(pids.tolist()):
-            bounds[number, : len(spans[pid])] = np.array(spans[pid], np.uint64).reshape(-1, 2)
+        known = np.array(sorted(spans), np.int64)
+        bounds = np.zeros((len(known) + 1, MOST_SPANS, 2), np.uint64)  # the last: of a process that is not known
+        for at, number in enumerate(known.tolist()):
+            bounds[at, : len(spans[number])] = np.array(spans[number], np.uint64).reshape(-1, 2)
         found = np.zeros(len(address), bool)
         rows = np.flatnonzero(row >= 0)
-        of_row = self._stacks.pid[row[rows]]
-        process = np.searchsorted(pids, of_row)
-        process[np.append(pids, -1)[process] != of_row] = len(pids)
+        of_row = self._stacks.process[row[rows]]
+        process = np.searchsorted(known, of_row)
+        process[np.append(known, -1)[process] != of_row] = len(known)
         for start, end in bounds.transpose(1, 2, 0):
             found[rows] |= (address[rows] >= start[process]) & (address[rows] < end[process])
         return found
@@ -181,8 +181,8 @@ class PythonFrames:
         if found is None or not found[1].function:
             self.unnamed += len(instructions)
             return [{"function": _NO_NAME, "file": None, "line": 0}] * len(instructions)
-        pid, code = found
-        lines = LineTable(self._processes[pid].version, code.lines, code.first_line)
+        process, code = found
+        lines = LineTable(self._processes[process].version, code.lines, code.first_line)
         return [
             {"function": code.function, "file": code.file or None, "line": lines.line(instruction)}
             for instruction in instructions
@@ -206,23 +206,25 @@ class PythonFrames:
             mapped: the table so far.
         """
         pids, addresses, times = (mapped[name].to_numpy() for name in ("pid", "address", "time_ns"))
-        mapped_ns: dict[tuple[int, int], int] = {}
-        of_python = np.isin(pids, list(self._processes))
+        places = {(number & (1 << PROCESS_BITS) - 1, process.mapped) for number, process in self._processes.items()}
+        found = {(number & (1 << PROCESS_BITS) - 1, process.time_ns) for number, process in self._processes.items()}
+        of_python = np.isin(pids, [pid for pid, _ in places])
+        # A process that executes one program after another has each mapped, maybe at the same place.
         for pid, address, time_ns in zip(
             *(column[of_python].tolist() for column in (pids, addresses, times)), strict=True
         ):
-            mapped_ns[pid, address] = max(time_ns, mapped_ns.get((pid, address), 0))
-        rows = []
-        for pid, process in self._processes.items():
-            rows.append(
-                {
-                    "time_ns": mapped_ns.get((pid, process.mapped), process.time_ns),
-                    "pid": pid,
-                    "address": int(INTERPRETED_ADDRESS),
-                    "length": 2 * len(self._places) + 2,
-                    "file_offset": 0,
-                    "path": PYTHON,
-                    "build_id": None,
-                }
-            )
+            if (pid, address) in places:
+                found.add((pid, time_ns))
+        rows = [
+            {
+                "time_ns": time_ns,
+                "pid": pid,
+                "address": int(INTERPRETED_ADDRESS),
+                "length": 2 * len(self._places) + 2,
+                "file_offset": 0,
+                "path": PYTHON,
+                "build_id": None,
+            }
+            for pid, time_ns in sorted(found)
+        ]
         return pa.Table.from_pylist(rows, MAPPINGS)

@@ -15,11 +15,11 @@ from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.model.arrays import I64, U64
 
 FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
-_STACK = np.dtype([("stack", "<u8"), ("pid", "<u4"), ("count", "<u2"), ("is_cut", "<u2")])
+_STACK = np.dtype([("stack", "<u8"), ("process", "<u4"), ("count", "<u2"), ("is_cut", "<u2")])
 CODE = np.dtype(
     [
         ("code", "<u8"),
-        ("pid", "<u4"),
+        ("process", "<u4"),
         ("first_line", "<u4"),
         ("line_bytes", "<u4"),
         ("name_bytes", "<u2"),
@@ -29,6 +29,7 @@ CODE = np.dtype(
     ]
 )
 MOST_FRAMES, MOST_LINE_BYTES = 192, 4096
+PROCESS_BITS = 22  # PYTHON_PROCESS_BITS
 _CHUNK_BYTES = 8 << 20
 MOST_SPANS = 8  # parts of the evaluation loop; a compiler makes two
 _MOST_PROCESS_BYTES = 16 << 20
@@ -39,7 +40,7 @@ _LENGTH, _STATE = 16, 32
 
 @dataclass(frozen=True, slots=True)
 class PythonProcess:
-    """A process that was found to run CPython.
+    """A process that was found to run CPython, until it executes something else.
 
     Attributes:
         version: major and minor.
@@ -79,7 +80,7 @@ class PythonStacks:
 
     Attributes:
         stack: uint64[n], the identity of each stack, sorted.
-        pid: uint32[n].
+        process: uint32[n], with the execution above its number: ``PROCESS_BITS``.
         is_cut: bool[n], there were more.
         first_interpreters: of processes that only the BPF programs knew: by number, which program each executes, and
             where it has ``first_interpreter``.
@@ -88,7 +89,7 @@ class PythonStacks:
     """
 
     stack: U64
-    pid: NDArray[np.uint32]
+    process: NDArray[np.uint32]
     is_cut: NDArray[np.bool_]
     start: I64
     frames: NDArray[np.void]
@@ -98,7 +99,7 @@ class PythonStacks:
 def read_processes(
     spool: Path, damage: SpoolDamage, first_interpreters: Mapping[int, tuple[int, int]]
 ) -> dict[int, PythonProcess]:
-    """By process number; of several the last. What does not make sense is left out.
+    """By process and execution. What does not make sense is left out.
 
     ``first_interpreters``: of `PythonStacks`; these processes are as the program of that number was told.
     """
@@ -114,13 +115,13 @@ def read_processes(
             if "program" in each:
                 programs[whole_number(each["program"], 32)] = whole_number(each["first"]), process
             else:
-                found[whole_number(each["pid"], 32)] = process
+                found[whole_number(each["process"], 32)] = process
         except NONSENSE:
             continue
-    for pid, (program, first) in first_interpreters.items():
-        if pid not in found and program in programs:
+    for number, (program, first) in first_interpreters.items():
+        if number not in found and program in programs:
             told, process = programs[program]
-            found[pid] = _moved(process, first - told)
+            found[number] = _moved(process, first - told)
     return found
 
 
@@ -160,7 +161,7 @@ def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:
     chosen = all_heads[first]
     return PythonStacks(
         stack,
-        chosen["pid"].copy(),
+        chosen["process"].copy(),
         chosen["is_cut"] != 0,
         start,
         all_frames[rows],
@@ -172,19 +173,20 @@ def _first_interpreters(heads: NDArray[np.void], frames: NDArray[np.void], ends:
     """Of `PythonStacks`: what stands where a stack would, under the identity that none has."""
     of_processes = (heads["stack"] == 0) & (heads["count"] == 1)
     place = frames[ends[of_processes] - 1]
-    columns = heads["pid"][of_processes], place["instruction"], place["code"]
-    return {pid: (program, first) for pid, program, first in zip(*(each.tolist() for each in columns), strict=True)}
+    columns = heads["process"][of_processes], place["instruction"], place["code"]
+    rows = zip(*(each.tolist() for each in columns), strict=True)
+    return {process: (program, first) for process, program, first in rows}
 
 
 def read_codes(
     spool: Path, damage: SpoolDamage, versions: dict[int, tuple[int, int]]
 ) -> dict[int, tuple[int, CodeObject]]:
-    """Code objects by identity, each with its process; of those that are known.
+    """Code objects by identity, each with its process and execution; of those that are known.
 
     Args:
         spool: the folder.
         damage: counts what cannot be read.
-        versions: of CPython in each process.
+        versions: of CPython in each of these.
     """
     codes = {}
     for records in read_ring_file(spool / CODES_FILE, damage, ring_records, _CHUNK_BYTES):
@@ -193,7 +195,7 @@ def read_codes(
                 damage.stacks += 1
                 continue
             head = np.frombuffer(record, CODE, 1)[0]
-            version = versions.get(int(head["pid"]))
+            version = versions.get(int(head["process"]))
             if version is None:
                 continue
             name = head["name"].tobytes()[: int(head["name_bytes"])]
@@ -201,7 +203,7 @@ def read_codes(
             code = CodeObject(
                 _text(name, version), _text(path, version), int(head["first_line"]), record[CODE.itemsize :]
             )
-            codes[int(head["code"])] = int(head["pid"]), code
+            codes[int(head["code"])] = int(head["process"]), code
     return codes
 
 

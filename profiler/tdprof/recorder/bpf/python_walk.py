@@ -14,6 +14,7 @@ from tdprof.recorder.ring import BpfRing, write_all
 RINGS = {"python_stacks": 1 << 20, "codes": 1 << 20}  # bytes; drained when half of one is taken
 _CODE_SLOTS = 1 << 14  # CODE_SLOTS
 NONE = 0xFFFF  # PYTHON_NONE
+PROCESS_BITS, OWN_EXECUTION = 22, 0x200  # PYTHON_PROCESS_BITS, PYTHON_OWN_EXECUTION
 _TOLD = 2  # PYTHON_TOLD
 
 
@@ -108,7 +109,6 @@ class PythonWalk:
     def add(self, pid: int, runtime: PythonRuntime, line: bytes) -> bool:
         """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
         key = ctypes.c_uint64(pid)
-        runtime.process = pid
         runtime.told = _TOLD
         with self._telling:
             with self._lock:

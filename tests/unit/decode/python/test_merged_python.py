@@ -43,7 +43,7 @@ def frames(
     identity: int = 1,
 ) -> PythonFrames:
     (tmp_path / "python_stacks.bpf").write_bytes(python_stack(identity, PID, python, is_cut=is_cut))
-    process = {"pid": PID, "version": HERE, "mapped": 0x4000, "time_ns": 5}
+    process = {"process": PID, "version": HERE, "mapped": 0x4000, "time_ns": 5}
     process |= {"loops": [[LOOP, LOOP + 0x100]], "switchers": [[GREENLET, GREENLET + 0x100]]}
     (tmp_path / "python.jsonl").write_text(json.dumps(process) + "\n")
     path = in_memory("/srv/app.py")
@@ -204,9 +204,35 @@ def test_addresses_belong_to_their_process(tmp_path: Path) -> None:
     rows = [
         {"time_ns": 3, "pid": PID, "address": 0x4000, "length": 1, "file_offset": 0, "path": "/p", "build_id": None}
     ]
-    [mapping] = frames(tmp_path, [(10, 0, 1)]).mappings(pa.Table.from_pylist(rows, MAPPINGS)).to_pylist()
-    assert (mapping["pid"], mapping["time_ns"], mapping["path"]) == (PID, 3, "[python]")
-    assert mapping["address"] == INTERPRETED_ADDRESS
+    mappings = frames(tmp_path, [(10, 0, 1)]).mappings(pa.Table.from_pylist(rows, MAPPINGS)).to_pylist()
+    assert [(each["pid"], each["time_ns"], each["path"]) for each in mappings] == [
+        *((PID, 3, "[python]"), (PID, 5, "[python]")),  # when it was mapped, and when it was found
+    ]
+    assert {each["address"] for each in mappings} == {INTERPRETED_ADDRESS}
+
+
+def test_a_process_that_executes_another_python_is_as_it_was_at_each_time(tmp_path: Path) -> None:
+    later = 1 << 22 | PID
+    old, new = [[LOOP, LOOP + 0x100]], [[LOOP + 0x1000, LOOP + 0x1100]]
+    processes = [
+        {"process": PID, "version": (3, 9), "mapped": 0x4000, "time_ns": 5, "loops": old},
+        {"process": later, "version": HERE, "mapped": 0x4000, "time_ns": 9, "loops": new},
+    ]
+    (tmp_path / "python.jsonl").write_text("".join(json.dumps(each) + "\n" for each in processes))
+    stacks = python_stack(1, PID, [(10, 0, 1)]) + python_stack(2, later, [(10, 0, 1)])
+    (tmp_path / "python_stacks.bpf").write_bytes(stacks)
+    (tmp_path / "codes.bpf").write_bytes(b"")
+    found = PythonFrames(tmp_path, SpoolDamage())
+    records = [stack_record(1, [LOOP + 16, 0x300]), stack_record(2, [LOOP + 0x1010, 0x400])]
+    merged = found.merge(decode_stacks_python(b"".join(records))[0])
+    assert [address >= INTERPRETED_ADDRESS or address for address in merged.address.tolist()] == [
+        *(True, 0x300),
+        *(True, 0x400),
+    ]
+    at = {"pid": PID, "address": 0x4000, "length": 1, "file_offset": 0, "path": "/p", "build_id": None}
+    mapped = pa.Table.from_pylist([at | {"time_ns": 3}, at | {"time_ns": 7}], MAPPINGS)
+    rows = found.mappings(mapped).to_pylist()
+    assert {(row["pid"], row["time_ns"]) for row in rows} >= {(PID, 3), (PID, 7)}
 
 
 def test_a_process_that_nobody_looked_at_is_as_its_program_at_other_addresses(tmp_path: Path) -> None:
@@ -229,7 +255,10 @@ def test_a_process_that_nobody_looked_at_is_as_its_program_at_other_addresses(tm
 
 @pytest.mark.parametrize(
     "line",
-    ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "version": [3], "loops": 1}', "\xff", "[" * 100_000, '{"pid": 1e999}'],
+    [
+        *("", "{", "[]", "\xff", "[" * 100_000, '{"process": 1}', '{"process": 1e999}'),
+        '{"process": "x", "version": [3], "loops": 1}',
+    ],
 )
 def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "python.jsonl").write_text(line + "\n", encoding="latin-1")

@@ -70,3 +70,13 @@ def test_3_10_counts_instructions_and_has_stretches_without_a_line() -> None:
 @given(st.sampled_from([(3, 9), (3, 10), (3, 11), (3, 14)]), st.binary(max_size=64), st.integers(0, 2**32 - 1))
 def test_any_bytes_are_a_table(version: tuple[int, int], table: bytes, instruction: int) -> None:
     LineTable(version, table, 1).line(instruction)
+
+
+@pytest.mark.parametrize("change", [-5, 1 << 28])
+def test_no_line_is_before_the_file_or_beyond_what_an_int_holds(change: int) -> None:
+    number, digits = abs(change) << 1 | (change < 0), []
+    while number >= 64:
+        digits.append(number & 63 | 64)
+        number >>= 6
+    stretch = bytes([0x80 | 13 << 3, *digits, number])
+    assert LineTable((3, 11), 20 * stretch, 1).line(2 * 19) == 0
