@@ -107,10 +107,11 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
 	python->frame = 0;
 	/* Its number, since what is there may be another thread's by now. */
 	if (known && known->interpreter == python->interpreter &&
-	    python_thread_id(runtime, known->thread) == python->tid) {
-		python->interpreter = 0;
+	    python_thread_id(runtime, known->thread) == python->tid)
 		python->frame = python_thread_frame(runtime, known->thread);
-	} else {
+	if (python->frame) {
+		python->interpreter = 0;
+	} else { /* or that structure was for a call from C, which the thread makes another of for each */
 		python->thread = python_pointer(python->interpreter + runtime->first_thread);
 		python->is_alone = !python_pointer(python->interpreter + runtime->next_interpreter);
 	}

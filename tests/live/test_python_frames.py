@@ -281,6 +281,20 @@ def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_pat
     assert "\007" not in shown
 
 
+def test_a_thread_of_others_has_frames_at_each_call(interpreter: str, folder: Path, tmp_path: Path) -> None:
+    """CPython makes a structure of the thread anew for each, at another place maybe."""
+    library = tmp_path / "calls_back.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, WORKLOADS / "calls_back.c"], check=True)
+    program = [interpreter, WORKLOADS / "python_called_back.py", library, BEGINNING_S + 1]
+    capture = record("-F", "1999", "--", *program, folder=folder)
+    functions: Counter[bool] = Counter()
+    for sample in capture.samples:
+        if "call_until_done" in sample.frames and LOOP & {*sample.frames} | {"spin"} & {*sample.frames}:
+            functions["spin" in sample.frames] += sample.count
+            assert python_functions(sample) in (("spin", "called"), ("called",), ())
+    assert functions[True] >= 0.6 * functions.total() >= 300
+
+
 def test_a_process_that_executes_one_python_after_another_has_frames_of_each(folder: Path) -> None:
     program = [sys.executable, WORKLOADS / "python_executes.py", BEGINNING_S, *interpreters()]
     capture = record("-F", "1999", "--", *program, folder=folder)
