@@ -106,8 +106,8 @@ def test_spooled_copies_and_python_frames(tmp_path: Path) -> None:
         "python_stacks.bpf": [bpf_spool.python_stack(n, 7, [(n, 1, 0)] * 2) for n in range(1, 4)],
         "codes.bpf": [bpf_spool.python_code(n, 7, b"f", b"f.py", b"\x80") for n in range(1, 4)],
     }
-    process = {"pid": 7, "version": [3, 11], "mapped": 1, "time_ns": 2, "loops": [[1, 2]]}
-    lines = b"".join(json.dumps(process | {"pid": pid}).encode() + b"\n" for pid in (7, 8, 9))
+    process = {"process": 7, "version": [3, 11], "mapped": 1, "time_ns": 2, "loops": [[1, 2]]}
+    lines = b"".join(json.dumps(process | {"process": pid}).encode() + b"\n" for pid in (7, 8, 9))
 
     def copies(damage: SpoolDamage) -> Facts:
         batches = read_ring_file(tmp_path / "copies.bpf", damage, decode_copies, 512)
