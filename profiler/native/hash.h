@@ -34,6 +34,15 @@ static inline uint64_t hash_end(uint64_t hash)
 	return fold_multiply(hash ^ HASH_K2, HASH_K1) >> 32;
 }
 
+/* The first slot from `from` on that may be of a key with this hash, or is free. */
+static inline uint64_t hash_slot(const uint64_t *slots, uint64_t mask, uint64_t from, uint64_t hash)
+{
+	uint64_t slot = from & mask;
+	while (slots[slot] != 0 && slots[slot] >> 32 != hash)
+		slot = (slot + 1) & mask;
+	return slot;
+}
+
 /* Move the entries of a smaller table into the zeroed slots of a larger one, of `mask` + 1. */
 static inline void hash_move(uint64_t *slots, uint64_t mask, const uint64_t *old, uint64_t old_count)
 {

@@ -43,10 +43,9 @@ static inline bool has_room(const struct perf_chains *c, uint64_t chains, uint64
 static enum perf_stop intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, uint64_t hash,
                              int32_t *chain)
 {
-	uint64_t slot = hash & chains->slot_mask;
-	for (uint64_t entry; (entry = chains->slots[slot]) != 0; slot = (slot + 1) & chains->slot_mask) {
-		if (entry >> 32 != hash)
-			continue;
+	uint64_t slot = hash_slot(chains->slots, chains->slot_mask, hash, hash);
+	for (uint64_t entry; (entry = chains->slots[slot]) != 0;
+	     slot = hash_slot(chains->slots, chains->slot_mask, slot + 1, hash)) {
 		const uint64_t index = (uint32_t)entry - 1;
 		const uint64_t start = chains->offsets[index];
 		if (chains->offsets[index + 1] - start == count && is_equal(chains->frames + start, words, count)) {
@@ -85,7 +84,7 @@ void perf_finish_lookups(struct perf_chains *chains, struct perf_lookups *l)
 /* The frames of the chain that a waiting look-up will most likely be found equal to. */
 static inline void prefetch_frames(const struct perf_chains *chains, const struct perf_lookup *l)
 {
-	const uint64_t entry = chains->slots[l->hash & chains->slot_mask];
+	const uint64_t entry = chains->slots[hash_slot(chains->slots, chains->slot_mask, l->hash, l->hash)];
 	if (entry == 0)
 		return;
 	const uint64_t *frames = chains->frames + chains->offsets[(uint32_t)entry - 1];

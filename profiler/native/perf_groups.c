@@ -32,7 +32,9 @@ static inline struct waiting prepare(const struct perf_groups *g, const struct p
 /* The row that the sample will most likely join. */
 static inline void prefetch_row(const struct perf_groups *g, const struct waiting *w)
 {
-	const uint64_t entry = w->event != NO_EVENT ? g->slots[w->hash & g->slot_mask] : 0;
+	if (w->event == NO_EVENT)
+		return;
+	const uint64_t entry = g->slots[hash_slot(g->slots, g->slot_mask, w->hash, w->hash)];
 	if (entry != 0)
 		__builtin_prefetch(&g->rows[(uint32_t)entry - 1]);
 }
@@ -42,11 +44,12 @@ static inline bool add(struct perf_groups *g, const struct waiting *w, const str
 {
 	if (w->event == NO_EVENT)
 		return true;
-	uint64_t slot = w->hash & g->slot_mask;
-	for (uint64_t entry; (entry = g->slots[slot]) != 0; slot = (slot + 1) & g->slot_mask) {
+	uint64_t slot = hash_slot(g->slots, g->slot_mask, w->hash, w->hash);
+	for (uint64_t entry; (entry = g->slots[slot]) != 0;
+	     slot = hash_slot(g->slots, g->slot_mask, slot + 1, w->hash)) {
 		struct perf_group *row = &g->rows[(uint32_t)entry - 1];
-		if (entry >> 32 == w->hash && row->time_ns == w->end_ns && row->event == w->event &&
-		    row->pid == s->pid[i] && row->tid == s->tid[i] && row->user_chain == s->user_chain[i] &&
+		if (row->time_ns == w->end_ns && row->event == w->event && row->pid == s->pid[i] &&
+		    row->tid == s->tid[i] && row->user_chain == s->user_chain[i] &&
 		    row->kernel_chain == s->kernel_chain[i] && row->cgroup == s->cgroup[i]) {
 			row->count++;
 			row->weight += s->period[i];
