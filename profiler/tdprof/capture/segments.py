@@ -68,6 +68,12 @@ class SegmentFolder:
         """A segment came to nothing."""
         self.names.remove(name)
 
+    def remove(self, name: str) -> None:
+        """Remove a segment; what cannot be removed stays, and does not count any more."""
+        self.names.remove(name)
+        with contextlib.suppress(OSError):
+            remove_capture(self._fd, name)
+
     def remove_prepared(self) -> None:
         """Remove what a recorder that was killed had prepared: the segment before has all that was recorded."""
         for name in list(self.names):

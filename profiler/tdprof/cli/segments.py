@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tdprof.capture.manifest import Manifest
+from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.segments import SegmentFolder
 from tdprof.cli.disk_growth import DiskGrowth
@@ -181,6 +181,9 @@ class SegmentWriter:
             say(f"tdprof: {ended.folder.shown} has no tables yet: {failure}")
             if self._health:
                 self._health.failed()
+        elif ended.held is None and not read_manifest(ended.folder.path).duration_ns:
+            # Its recorder was killed before it drained anything: all that was recorded is in the one before.
+            self._folder.remove(ended.name)
         ended.closing.close()
 
     def _prune(self, coming_bytes: int = 0) -> None:

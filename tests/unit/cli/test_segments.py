@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from builders.captures import write_manifest
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung
 from tdprof.cli import segments as segments_module
 from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.segments import SegmentWriter
 from tdprof.errors import TdprofError
+from tdprof.model.losses import Losses
 
 
-def segment(folder: Path, number: int, kilobytes: int, *, spool: bool = False) -> Path:
+def segment(folder: Path, number: int, kilobytes: int, *, spool: bool = False, length_ns: int = 1) -> Path:
     made = folder / f"20260101T00{number:02}00.000Z"
     made.mkdir(parents=True)
-    (made / "capture.json").write_text("{}")
+    write_manifest(made, Manifest(HOST, [], [], True, [], Rung.BPF_PMU, "", 0, 5, 5 + length_ns, Losses()))
     (made / "samples.parquet").write_bytes(bytes(kilobytes << 10))
     if spool:
         (made / "spool").mkdir()
@@ -198,8 +202,20 @@ def test_what_a_killed_recorder_had_only_prepared_goes_and_nothing_else_does(fol
     assert left == ["02"]
 
 
+@pytest.mark.parametrize(("length_ns", "is_left"), [(0, False), (1, True)])
+def test_a_leftover_of_which_nothing_had_come_goes_and_no_other_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, length_ns: int, is_left: bool
+) -> None:
+    monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
+    left = segment(folder, 0, 1, spool=True, length_ns=length_ns)
+    with SegmentWriter(folder, None, None, quiet=True) as segments:
+        segments.finish()
+    assert left.exists() == is_left
+
+
 def test_a_damaged_leftover_is_told_and_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = segment(folder, 0, 1, spool=True)
+    (left / "capture.json").write_text("{}")
     with SegmentWriter(folder, None, None, quiet=True) as segments:
         segments.finish()
     said = capsys.readouterr().err
