@@ -17,6 +17,7 @@ from tdprof.profile.frames import group_rows
 from tdprof.profile.intervals import Intervals, even_intervals, find_intervals, joined
 
 _MOST_INTERVALS = 1 << 16
+_ROUNDING = 1e-6  # of sums of periods
 _LEAST_MOST_PIECES, _MOST_PIECES_A_ROW = 1 << 18, 8
 
 
@@ -39,7 +40,8 @@ def spread_waits(profile: Profile) -> Profile:
     """The profile with the time of long waits in all of the intervals that they lasted; sums stay the same.
 
     To the wait that a thread was in when an interval began goes what all of its waits that end in the interval are
-    longer than that: to the row that has most. It is right to an interval, and to a period at each end.
+    longer than that, and than what later ones leave of it: to the row that has most. It is right to an interval, and to
+    a period at each end.
     """
     names = [event.name for event in profile.events]
     if profile.has_sample_times or OFF_CPU not in names:
@@ -58,19 +60,48 @@ def _longer_than_intervals(profile: Profile, is_off_cpu: NDArray[np.bool_], peri
     rows = np.flatnonzero(is_off_cpu)
     number, count = found.number[rows], samples.count[rows].astype(np.float64)
     # Of each thread's in each interval the row with most is the last.
-    order = np.lexsort((count, samples.tid[rows], samples.pid[rows], number))
-    groups, start = group_rows(number[order], samples.pid[rows][order], samples.tid[rows][order])
+    order = np.lexsort((count, -number, samples.tid[rows], samples.pid[rows]))
+    pid, tid = samples.pid[rows][order], samples.tid[rows][order]
+    groups, start = group_rows(pid, tid, -number[order])
     if not len(start):
         return _Moved(*(np.empty(0, np.int64) for _ in _Moved._fields))
     most = order[groups[np.append(start[1:], len(groups)) - 1]]
     whole: F64 = np.add.reduceat(count[order][groups], start)
-    end = found.begin[number[most]]
-    fits = (found.end[number[most]] - end) / period_ns
+    begin, end = found.begin[number[most]], found.end[number[most]]
+    fits = (end - begin) / period_ns
+    later = np.append(0, begin[:-1])
+    is_last = np.append(True, (np.diff(samples.pid[rows][most]) != 0) | (np.diff(samples.tid[rows][most]) != 0))
+    carried, before = _carried_back(whole, fits, np.maximum(later - end, 0) / period_ns, is_last)
+    # What later waits take of this interval and beyond is nearest to them.
+    beyond = np.maximum(carried - fits, 0)
     # No wait is longer than the recording, whatever a damaged capture says.
-    longer = np.floor(np.minimum(np.minimum(whole - fits, count[most]), end / period_ns))
+    room = begin / period_ns - beyond
+    longer = np.floor(np.minimum(np.minimum(before - beyond, count[most]), room) + _ROUNDING)
     is_longer = longer >= 1
-    moved, end = longer[is_longer].astype(np.int64), end[is_longer]
-    return _Moved(rows[most[is_longer]], moved, end - moved * period_ns, end)
+    moved, until = longer[is_longer].astype(np.int64), (begin - beyond * period_ns)[is_longer].astype(np.int64)
+    return _Moved(rows[most[is_longer]], moved, until - moved * period_ns, until)
+
+
+def _carried_back(whole: F64, fits: F64, gap: F64, is_last: NDArray[np.bool_]) -> tuple[F64, F64]:
+    """What of a thread's waits lies before the intervals that they end in.
+
+    Args:
+        whole, fits: of each thread's intervals, the last first: periods that end in it, and for how many it has room.
+        gap: for how many there is room between it and the next one that the thread has.
+        is_last: where a thread begins, with its last interval.
+
+    Returns:
+        What later ones leave for this interval and those before it, and what there is before it in all.
+    """
+    thread = np.flatnonzero(is_last)
+    # A thread has nothing of another's: no more is left of one than it has.
+    of_thread = np.add.reduceat(whole, thread)
+    room = gap.copy()
+    room[thread] = np.append(0, of_thread[:-1])
+    steps = np.stack((-room, whole - fits), axis=1).reshape(-1)
+    sums = np.cumsum(steps)
+    left = sums - np.minimum(np.minimum.accumulate(sums), 0)
+    return left[0::2], left[1::2]
 
 
 def _with_moved(profile: Profile, moved: _Moved, intervals: Intervals) -> Profile:

@@ -53,6 +53,24 @@ def test_a_wait_that_is_longer_than_its_interval_began_before() -> None:
     assert found == {(4000, 1, slow): 80, (4000, 1, fast): 20, (3000, 1, slow): 100, (2000, 1, slow): 70}
 
 
+def test_no_thread_waits_longer_than_an_interval_in_it() -> None:
+    """What the next interval's wait takes of one is taken from what ended in that, and so on."""
+    others = [(end_ms, 0, "", 1) for end_ms in (1000, 2000, 3000)]
+    found = spread(*others, (4000, 1, "a", 130), (3000, 1, "b", 100), (2000, 1, "c", 60), (3000, 2, "b", 100))
+    a, b, c = 1, 2, 3
+    assert found == {
+        (4000, 1, a): 100,
+        (3000, 1, a): 30,
+        (3000, 1, b): 70,
+        (2000, 1, b): 30,
+        (2000, 1, c): 60,
+        (3000, 2, b): 100,
+    }
+    # One lasts longer than the interval before it, in which another ended.
+    found = spread(*others, (4000, 1, "a", 220), (3000, 1, "b", 10), (2000, 1, "c", 60))
+    assert found == {(4000, 1, a): 100, (3000, 1, a): 100, (2000, 1, a): 20, (2000, 1, b): 10, (2000, 1, c): 60}
+
+
 def test_what_fits_stays_where_it_is() -> None:
     rows = [(1000, 1, "a", 60), (1000, 1, "b", 40), (1000, 2, "a", 100), (2000, 1, "a", 100), (9000, 1, "a", 90)]
     before = profile(*rows)
