@@ -200,6 +200,12 @@ static __always_inline int has_left_groups(__u64 task, struct thread_times *thre
 	return 1;
 }
 
+/* Whether a thread's time is recorded, or user space has found it in the groups. */
+static __always_inline int is_known(__u64 task, __u32 tid)
+{
+	return times.lookup(&task) || (!SETTING(SETTING_PIDNS_INODE) && standing.lookup(&tid));
+}
+
 /* A process, or a thread alone, is moved to another control group. */
 int move_thread(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -212,8 +218,8 @@ int move_thread(struct bpf_raw_tracepoint_args *ctx)
 	struct visit visit = last_visit(task);
 	int was_in = visit.came_ns > visit.left_ns, is_in = is_task_in_chosen_cgroup(task);
 
-	/* From one of them into another, or in another hierarchy. */
-	if (visit.came_ns != visit.left_ns && was_in == is_in)
+	/* From one of them into another, or in another hierarchy; also of one that has been in them ever since. */
+	if (visit.came_ns != visit.left_ns ? was_in == is_in : is_in && is_known(task, ids))
 		return 0;
 	if (is_in) {
 		visit.came_ns = now_ns;

@@ -222,11 +222,17 @@ def test_time_is_that_in_the_groups(group: Path, build: Build, folder: Path) -> 
 @pytest.mark.needs_bpf
 @pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
 def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -> None:
-    """One that works and one that sleeps: they are there when the recording begins, leave, and come back."""
-    inside, outside = group / "a", group / "b"
+    """One that works and one that sleeps: they are there when the recording begins, leave, and come back.
+
+    Another that sleeps is moved meanwhile, and never leaves.
+    """
+    inside, outside, below = group / "a", group / "b", group / "a" / "below"
+    below.mkdir()
+    still = subprocess.Popen(["sleep", "600"], text=True)
     with working(build, inside) as busy, subprocess.Popen(["sleep", "600"], text=True) as asleep:
         processes = [busy, asleep]
         move(asleep.pid, inside)
+        move(still.pid, inside)
         try:
             recorder = start_record("--cgroup", inside, "--off-cpu=1ms", folder=folder)
             wait_until(lambda: has_begun(folder), recorder)
@@ -238,13 +244,16 @@ def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -
                 before_ns = time.monotonic_ns()
                 for process in processes:
                     move(process.pid, to)
+                move(still.pid, below)
                 moved_ns.append((before_ns, time.monotonic_ns()))
                 work_for(busy, 0.2, recorder)
             stop(recorder)
         finally:
-            for process in processes:
+            for process in (*processes, still):
                 process.kill()
                 process.wait()
+            wait_until(functools.partial(is_empty, below))
+            below.rmdir()
     (leaving_ns, gone_ns), (coming_ns, came_ns) = moved_ns
     rows = read_table(folder, "thread_times").to_pylist()
     for process in processes:
@@ -253,6 +262,8 @@ def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -
         )
         assert first[0] < leaving_ns <= first[1] <= gone_ns
         assert coming_ns <= last[0] <= came_ns < last[1]
+    [stay] = [(row["begin_ns"], row["end_ns"]) for row in rows if row["pid"] == still.pid]
+    assert stay[0] < leaving_ns < came_ns < stay[1]
     assert not sum(row["interruptible_ns"] for row in rows if row["pid"] == busy.pid)
 
 
