@@ -268,6 +268,23 @@ def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -
 
 
 @pytest.mark.needs_bpf
+@pytest.mark.parametrize("group", ["v1"], indirect=True)
+def test_threads_are_in_groups_by_themselves(group: Path, build: Build, folder: Path) -> None:
+    with subprocess.Popen([build("waits.c"), "pool", "3"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            *_, alone = sorted(int(entry.name) for entry in Path(f"/proc/{process.pid}/task").iterdir())
+            (group / "a" / "tasks").write_text(str(alone))
+            recorder = start_record("--cgroup", group / "a", "--off-cpu", folder=folder)
+            wait_until(lambda: has_begun(folder), recorder)
+            stop(recorder)
+        finally:
+            process.kill()
+    assert [row["tid"] for row in read_table(folder, "thread_times").to_pylist()] == [alone]
+
+
+@pytest.mark.needs_bpf
 def test_a_group_may_be_named_by_another_mount_of_its_hierarchy(
     group: Path, build: Build, folder: Path, tmp_path: Path
 ) -> None:

@@ -61,10 +61,17 @@ class ChosenCgroups:
 
     def processes(self) -> list[int]:
         """Who is in them, or below one, now."""
+        return self._listed("cgroup.procs")
+
+    def threads(self) -> frozenset[int]:
+        """Likewise: of a process not all need be."""
+        return frozenset(self._listed("cgroup.threads" if self.hierarchy.is_v2 else "tasks"))
+
+    def _listed(self, name: str) -> list[int]:
         found = []
         for path in self.paths:
             for folder, _ in _folders(self.hierarchy.mount / path.lstrip("/")):
-                found += [int(pid) for pid in read_text(Path(folder, "cgroup.procs")).split()]
+                found += [int(number) for number in read_text(Path(folder, name)).split()]
         return found
 
     def are_gone(self) -> bool:

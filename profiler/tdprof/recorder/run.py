@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from tdprof.capture.manifest import Manifest, write_manifest
@@ -141,7 +141,7 @@ class Run:
             self.attached.enable()
             self._follow_later()
             if self.sampler and self.sampler.off_cpu:
-                self.sampler.off_cpu.note_standing(self._recorded_processes())
+                self.sampler.off_cpu.note_standing(self._recorded_processes(), self._recorded_threads())
             if self.spe:
                 self.spe.start()
             self.manifest = with_start_now(self.manifest)
@@ -169,6 +169,10 @@ class Run:
 
     def _recorded_processes(self) -> Sequence[int]:
         return self.cgroups.processes() if self.cgroups else self._processes()
+
+    def _recorded_threads(self) -> Collection[int] | None:
+        """None: all threads of the recorded processes."""
+        return self.cgroups.threads() if self.cgroups else None
 
     def _followed_processes(self) -> Sequence[int]:
         """The recorded ones, and all that they have started meanwhile."""
@@ -270,7 +274,7 @@ class Run:
         if self.sampler and self.sampler.off_cpu:
             # Whose threads may have waited since before the recording; a command's have all begun in it.
             waiting = () if self.workload else self._recorded_processes()
-            self.sampler.off_cpu.end(self.spool, waiting)
+            self.sampler.off_cpu.end(self.spool, waiting, self._recorded_threads())
         # Twice, because each drain empties one of the two tables.
         self._drain()
         self._drain()

@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -257,9 +257,14 @@ class OffCpu:
         self._begin_ns = time.monotonic_ns()
         self._since(_RECORDED, self._begin_ns)
 
-    def note_standing(self, processes: Iterable[int]) -> None:
-        """Look what the threads of these do, which are recorded: so counts the wait of those not seen since `begin`."""
-        self._standing = {thread.tid: thread for thread in standing_threads(processes)}
+    def note_standing(self, processes: Iterable[int], threads: Collection[int] | None) -> None:
+        """Look what the threads of these do, which are recorded: so counts the wait of those not seen since `begin`.
+
+        Args:
+            threads: those of them that are; None: all.
+        """
+        standing = standing_threads(processes)
+        self._standing = {thread.tid: thread for thread in standing if threads is None or thread.tid in threads}
         with contextlib.suppress(OSError):  # of more than there is room for the others count as asleep
             for tid, thread in self._standing.items():
                 if self._has_groups or thread.state is not ThreadState.INTERRUPTIBLE:
@@ -291,8 +296,12 @@ class OffCpu:
         self._end_ns = time.monotonic_ns()
         self._since(_RECORDED, 0)
 
-    def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
-        """Once stopped, append the threads that were there, of these processes also those that never switched."""
+    def end(self, spool: SpoolWriter, processes: Iterable[int], threads: Collection[int] | None) -> None:
+        """Once stopped, append the threads that were there, of these processes also those that never switched.
+
+        Args:
+            threads: those of them that are there now; None: all.
+        """
         end_ns = self._end_ns
         self._attached.close()
         wait_for_running_programs()
@@ -321,7 +330,7 @@ class OffCpu:
             begin_ns = self._begin_ns if earlier else visit.came_ns
             if not begin_ns:
                 continue
-            is_there = thread.pid in members and not visit.is_over
+            is_there = thread.pid in members and (threads is None or thread.tid in threads) and not visit.is_over
             until_ns = end_ns if is_there else visit.left_ns
             row = _begun(thread, thread.state_for(until_ns - begin_ns, earlier), begin_ns)
             if is_there:
