@@ -18,7 +18,8 @@
  *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
  *   unwind_build.c       the exported functions
  *
- * Input is never trusted: an entry that breaks a rule is counted and left out, the others are read. */
+ * Input is never trusted: entries that cannot be read are counted, and none of their section is used; where the program
+ * of one breaks a rule, its code has none from there on. */
 #ifndef TDPROF_UNWIND_BUILD_H
 #define TDPROF_UNWIND_BUILD_H
 

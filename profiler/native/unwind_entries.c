@@ -223,6 +223,7 @@ void read_entries(struct entries *entries, const struct unwind_table *table, con
                   enum entry_kind kind)
 {
 	struct reader reader = { entries, table, section, kind, entries->cies.count, entries->cies.count };
+	uint32_t fdes_before = entries->fdes.count, bad_before = entries->bad;
 	struct piece piece;
 
 	if (!section->size)
@@ -242,6 +243,9 @@ void read_entries(struct entries *entries, const struct unwind_table *table, con
 			}
 		}
 	}
+	/* What is wrong with the others of a damaged section no rule tells: then the code says itself what it does. */
+	if (entries->bad > bad_before)
+		entries->fdes.count = fdes_before;
 }
 
 /* Stable, by start; false if there is no memory. */

@@ -236,11 +236,24 @@ def test_a_bad_program_leaves_no_rule(program):
     assert table.counts[:2] == (2, 1)
 
 
-def test_a_bad_length_ends_the_section():
-    data = frames((TEXT, 0x10, b""))[:-4] + struct.pack("<I", 0x7FFFFFFF) + bytes(20)
+GOOD = frames((TEXT, 0x10, b""))[:-4]
+DAMAGED = {
+    "a length that is too large": GOOD + struct.pack("<I", 0x7FFFFFFF) + bytes(20),
+    "an entry of another's kind": GOOD + entry(struct.pack("<Iii", 0x10, 0, 0x10)),
+    "an entry that is cut short": GOOD + entry(b"\0\0"),
+}
+
+
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+def test_nothing_of_a_damaged_section_is_believed(data):
+    """What is wrong with its other entries no rule of the format tells."""
     table = build(data)
-    assert table.text_at(TEXT) == "sp+8 ra=cfa-8"
-    assert table.counts[1] == 1
+    assert table.text_at(TEXT) == "guess"
+    assert table.counts[:3] == (0, 1, 0)
+    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
+    debug = cie + entry(struct.pack("<IQQ", 0, TEXT, 0x10) + b"\x0e\x18")
+    assert build(data, debug_frame=binding.Section(debug)).text_at(TEXT) == "sp+24 ra=cfa-8"
+    assert build(GOOD, debug_frame=binding.Section(debug + b"\x40\0\0\0" + bytes(8))).text_at(TEXT) == "sp+8 ra=cfa-8"
 
 
 def test_overlapping_functions_are_cut():
