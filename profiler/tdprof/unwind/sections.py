@@ -121,14 +121,15 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
 
 
 def file_identity(elf: Elf, status: os.stat_result) -> bytes:
-    """The build-id and where code lies in the file, of a file that root's or our own is; else also the file's place
-    and when it was last written.
+    """The build-id, and where code lies in the file and how much, of a file that root's or our own is; else also the
+    file's place and when it was last written.
 
     What others can write could bear any build-id, and its table must not be taken for that of the real file. A stripped
-    file has the build-id of the whole one, but its code may lie elsewhere in it.
+    file has the build-id of the whole one, but its code may lie elsewhere in it; and programs that are given a build-id
+    (``--build-id=0x…``) keep it when they change.
     """
     place = _PLACE.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    layout = b"".join(struct.pack("<QQ", s.elf_address, s.file_offset) for s in _segments(elf))
+    layout = b"".join(struct.pack("<QQQ", s.elf_address, s.file_offset, s.bytes) for s in _segments(elf))
     build_id = shared_identity(elf.build_id)
     is_trusted = status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     known = build_id + _LAYOUT.pack(zlib.crc32(layout))

@@ -64,13 +64,15 @@ def test_a_large_table_takes_its_size_of_memory_once(cache, program, monkeypatch
     assert most < 1.1 * len(large)
 
 
-def test_a_stripped_file_whose_code_lies_elsewhere_is_another(tmp_path):
+@pytest.mark.parametrize("field", [8, 32], ids=["offset", "size"])
+def test_a_file_whose_code_lies_elsewhere_or_is_another_is_another(tmp_path, field):
+    """A stripped one, or one that was built anew with a build-id that it was given."""
     files = []
-    for offset in (0x1000, 0x2000):
+    for value in (0x1000, 0x2000):
         data = bytearray(ElfFile(build_id=b"\x12" * 20).to_bytes())
         (headers,) = struct.unpack_from("<Q", data, 32)
-        struct.pack_into("<Q", data, headers + 8, offset)
-        files.append(tmp_path / f"{offset}")
+        struct.pack_into("<Q", data, headers + field, value)
+        files.append(tmp_path / f"{value}")
         files[-1].write_bytes(data + bytes(0x2000))
     assert len({tables.read_identity(file) for file in files}) == 2
 
