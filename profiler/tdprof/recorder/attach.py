@@ -23,6 +23,8 @@ from tdprof.recorder.wanted_events import WantedEvents
 if TYPE_CHECKING:
     from tdprof.recorder.ring_walk import RingWalker
 
+_CLOCKS_DIFFER = 0.001  # of what a task's clock says: no share of the time
+
 
 class AttachedEvents:
     """The open descriptors of one recording. Use as a context manager: leaving it closes them.
@@ -295,7 +297,8 @@ class AttachedEvents:
         """The exact count of each event, summed over tasks, CPUs and inherited events; None of one that is not open.
 
         How long a task's event was enabled is what a counter that is never multiplexed says: the kernel adds to the
-        enabled time of an event on a CPU, or does not, while its task runs on another.
+        enabled time of an event on a CPU, or does not, while its task runs on another. Before Linux 6.2 the two are of
+        two contexts, which are put on and taken off one after the other, microseconds apart.
         """
         clock = sum((pe.read_count(fd).running_ns for fd in self._clocks), start=0)
         for fds in self._counting or self.sampling:
@@ -303,7 +306,9 @@ class AttachedEvents:
                 yield None
                 continue
             total = sum((pe.read_count(fd) for fd in fds), start=pe.Count(0, 0, 0))
-            enabled_ns = total.enabled_ns if self._wanted.target.is_system_wide else max(clock, total.running_ns)
+            enabled_ns = total.enabled_ns
+            if not self._wanted.target.is_system_wide:
+                enabled_ns = clock if total.running_ns < (1 - _CLOCKS_DIFFER) * clock else total.running_ns
             yield pe.Count(total.value, enabled_ns, total.running_ns)
 
     def set_periods(self, periods: Mapping[int, int]) -> None:

@@ -159,3 +159,18 @@ def test_memory_is_by_cpu_and_shrinks_to_a_budget() -> None:
     assert 192 * SIZES.locked_bytes < 1 << 30
     small = fit(SIZES, 192, 192 * (516 << 10) + (64 << 10))
     assert 192 * small.locked_bytes <= 192 * (516 << 10) + (64 << 10)
+
+
+@pytest.mark.parametrize(
+    ("running_ns", "enabled_ns"), [(10**9, 10**9), (10**9 - 3648, 10**9 - 3648), (5 * 10**8, 10**9)]
+)
+def test_what_two_contexts_of_a_task_differ_by_is_no_share_of_the_time(
+    opened: Counter[str], monkeypatch: pytest.MonkeyPatch, running_ns: int, enabled_ns: int
+) -> None:
+    """Before Linux 6.2 the PMU's events are put on and taken off just before the clock; 3,648 ns as seen with 5.10."""
+    read_counts = itertools.chain([pe.Count(0, 10**9, 10**9)], itertools.repeat(pe.Count(7, 0, running_ns)))
+    events = AttachedEvents(
+        WantedEvents(parse_events("page-faults"), COMMAND, [Rate(period=1)], None, sizes=SIZES), [0]
+    )
+    monkeypatch.setattr(pe, "read_count", lambda _: next(read_counts))
+    assert list(events.counts()) == [pe.Count(7, enabled_ns, running_ns)]
