@@ -10,7 +10,7 @@
 /* Of one program; then it calls itself. The kernel lets it do so 33 times. */
 #define FRAMES_PER_PROGRAM 9
 /* The same of Python's. */
-#define PYTHON_FRAMES_PER_PROGRAM 32
+#define PYTHON_FRAMES_PER_PROGRAM 96
 /* And those of its threads that are looked at for the sample's. */
 #define PYTHON_THREADS_PER_PROGRAM 64
 /* Of a sample: the kernel's limit. */
