@@ -13,6 +13,8 @@ from builders.captures import write_manifest
 from builders.cost import MB, tdprof
 from builders.costly_files import builder
 from builders.hosts import HOST
+from builders.java_code import Scopes, lines
+from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name
 from tdprof.capture.manifest import Manifest, Rung, State
 from tdprof.capture.schema import KERNEL_SYMBOLS, MAPPINGS, PROCESSES, SAMPLES, SPE_SPANS, STACKS, SYMBOLS
 from tdprof.model.events import EventInfo, Unit
@@ -278,3 +280,34 @@ def addresses_without_names(folder: Path, size: int) -> list[str]:
     mappings = capture_tables.mappings((0, 42, 0x1000, 1 << 40, 0, "/nowhere", None))
     write_capture(folder, stacks=stacks, mappings=mappings)
     return _report(folder)
+
+
+def _compiled_java(folder: Path, size: int, scopes: int) -> list[str]:
+    """Calls inlined sixty deep, at each of many addresses; so many scopes in all."""
+    addresses = np.arange(0x1000, 0x1000 + size // 4, dtype=np.uint64)
+    lists = pa.ListArray.from_arrays(pa.array([0, len(addresses)], pa.int32()), pa.array(addresses))
+    stacks = pa.table([pa.array([1], pa.uint64()), pa.array([False]), lists], names=STACKS.names)
+    write_capture(folder, stacks=stacks, mappings=capture_tables.mappings((0, 42, 0x1000, size, 0, "//anon", None)))
+    maps = folder / "perf-maps"
+    maps.mkdir()
+    told, outer = Scopes(), 0
+    for _ in range(59):
+        outer = told.add(outer, 1, 0)
+    for number in range(scopes):
+        told.place((number + 1) * size // scopes, told.add(outer, 1, 0))
+    method = JavaMethod(b"A", b"f", b"()V", b"A.java", lines((0, 1)))
+    code = JavaCode(0x1000, 0x1000 + size, 1, 0, told.table(), told.data, bytes(4))
+    data = JavaHeader(0, is_everywhere=True).to_bytes() + method.to_bytes() + code.to_bytes()
+    (maps / code_name(42)).write_bytes(data)
+    (maps / "perf-42.map").write_text(f"1000 {size:x} void A.f()\n")
+    return _report(folder)
+
+
+@builder
+def java_calls_inlined_deep(folder: Path, size: int) -> list[str]:
+    return _compiled_java(folder, size, 1)
+
+
+@builder
+def java_calls_inlined_deep_apart(folder: Path, size: int) -> list[str]:
+    return _compiled_java(folder, size, size // 64)

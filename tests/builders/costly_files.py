@@ -158,6 +158,39 @@ def jitdump_moves(folder: Path, size: int) -> list[str]:
     return python(_READ_RUN_TIME_CODE, folder)
 
 
+def _moved_there_and_back(folder: Path, size: int, lines: bytes) -> list[str]:
+    """A function that moves between two places that overlap, each time at a later time, with others' lines."""
+    from unit.symbolize.test_jitdump import HEADER, debug, load, move
+
+    first, second = 0x1000, 0x1800
+    told = [(first + i, i, lines) for i in range(size // 3 // (17 + len(lines)))]
+    moves = b"".join(move(*(first, second)[:: 1 - i % 2 * 2], 0x1000, 1, 5 + i) for i in range(size // 3 // 72))
+    data = HEADER + debug(first, *told) + load(first, 0x1000, "f" * 1000, 1, 4) + moves
+    (folder / "jit-42.dump").write_bytes(data + load(0x1C00, 0x1000, "other", 2, 5 + size))
+    return python(_READ_RUN_TIME_CODE, folder)
+
+
+@builder
+def jitdump_moves_there_and_back(folder: Path, size: int) -> list[str]:
+    return _moved_there_and_back(folder, size, b"\xff")
+
+
+@builder
+def jitdump_moves_with_names_of_files(folder: Path, size: int) -> list[str]:
+    return _moved_there_and_back(folder, size, b"a/file.py")
+
+
+@builder
+def jitdump_of_a_long_name_replaced(folder: Path, size: int) -> list[str]:
+    """A function with a long name that others replace, and that replaces others, byte by byte."""
+    from unit.symbolize.test_jitdump import HEADER, load, move
+
+    after = b"".join(load(0x1000 + i % 4096, 1, f"f{i:x}", 2 + i, 5 + i) for i in range(size // 2 // 72))
+    over = b"".join(move(0x1000, 0x1000 + i % 4096, 1, 1, 5 + size + i) for i in range(size // 3 // 72))
+    (folder / "jit-42.dump").write_bytes(HEADER + load(0x1000, 4096, "f" * 65000, 1, 4) + after + over)
+    return python(_READ_RUN_TIME_CODE, folder)
+
+
 @builder
 def perf_map_overlaps(folder: Path, size: int) -> list[str]:
     """Functions of a perf map that all cover each other."""

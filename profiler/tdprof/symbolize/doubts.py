@@ -7,6 +7,8 @@ import numpy as np
 from tdprof.model.arrays import U64, distinct
 from tdprof.symbolize.symbol_table import Cells
 
+# Of a name beside another: one long name may be replaced by, or replace, any number of short ones.
+_LONGEST_BESIDE = 256
 # The functions that a sample may be of, the latest first. Of three or more the third only says that there are others.
 Meant = tuple[str, ...]
 OTHERS: Meant = ("",)
@@ -27,7 +29,8 @@ def shown(meant: Meant) -> str:
     """The name that says it."""
     if len(meant) == 1:
         return meant[0]
-    return f"{meant[0]} [or what it replaced: {meant[1]}{' or others' * (len(meant) == _MOST)}]"
+    latest, replaced = (name if len(name) <= _LONGEST_BESIDE else f"{name[:_LONGEST_BESIDE]}…" for name in meant[:2])
+    return f"{latest} [or what it replaced: {replaced}{' or others' * (len(meant) == _MOST)}]"
 
 
 def meant_in_any_order(start: U64, size: U64, names: Sequence[str]) -> list[Meant]:

@@ -6,9 +6,9 @@ only with -XX:+DebugNonSafepoints. Nothing is said of an address unless the oute
 JVM's map gives it.
 """
 
-import bisect
 import contextlib
 import functools
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +19,12 @@ from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
-from tdprof.model.arrays import U64
+from tdprof.model.arrays import I64, U64
 from tdprof.symbolize.locations import SourcePlace, combine_locations, with_places
 
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
 _MOST_DEEP = 64  # MaxInlineLevel is 15, and recursive calls are inlined once
+_FRAMES_EACH, _SPARE_FRAMES = 16, 1 << 16  # of all addresses together; what is beyond has the map's name alone
 _MOST_BYTES = 5  # of a number
 _LONG = 192  # bytes from here on have another behind them
 _ESCAPE, _END = 0xFF, 0  # in tables of lines
@@ -108,17 +109,29 @@ class JavaCodeIndex:
             addresses: uint64[n], those that were looked up; of callers one less than they return to.
         """
         which = np.searchsorted(self._begin, addresses, "right").astype(np.int64) - 1
-        rows, frames = list[int](), list[list[Frame]]()
-        single = np.diff(found.frame_start) == 1
-        for row in np.flatnonzero((which >= 0) & single).tolist():
-            here = self.frames(int(addresses[row]), int(which[row]))
-            if here and here[-1].method == found.strings[found.function[found.frame_start[row]]]:
-                rows.append(row)
-                frames.append(here)
+        rows = np.flatnonzero((which >= 0) & (np.diff(found.frame_start) == 1))
+        scope = self._scopes(addresses[rows], which[rows])
+        rows, scope = rows[scope > 0], scope[scope > 0]
+        function = found.function[found.frame_start[rows]]
         found = with_places(found, lambda name: SourcePlace(self._files.get(name, ""), 0))
-        if not rows:
+        if not len(rows):
             return found
-        return combine_locations(found, np.array(rows, np.int64), _locations(frames), np.arange(len(rows)))
+        order = np.lexsort((function, scope, which[rows]))
+        places = np.stack([which[rows], scope, function])[:, order]
+        is_first = np.append(True, (np.diff(places) != 0).any(axis=0))
+        first = np.flatnonzero(is_first)
+        counts = np.diff(np.append(first, len(rows)))
+        budget = _FRAMES_EACH * len(addresses) + _SPARE_FRAMES
+        frames = list[list[Frame]]()
+        for code, at, name, count in zip(*places[:, first].tolist(), counts.tolist(), strict=True):
+            here = self._chain(self._codes[code], at) if budget > 0 else []
+            budget -= len(here) * count
+            is_meant = budget >= 0 and bool(here) and here[-1].method == found.strings[name]
+            frames.append(here if is_meant else [])
+        other = np.empty(len(rows), np.int64)
+        other[order] = np.cumsum(is_first) - 1
+        is_known = np.array([bool(here) for here in frames])[other]
+        return combine_locations(found, rows[is_known], _locations(frames), other[is_known])
 
     @functools.cached_property
     def _files(self) -> dict[str, str]:
@@ -130,44 +143,47 @@ class JavaCodeIndex:
                 files[self._name(number)] = ""
         return files
 
-    def frames(self, address: int, which: int) -> list[Frame]:
-        """The methods at an address, innermost first; none where that is not known.
+    def _scopes(self, addresses: U64, which: I64) -> I64:
+        """int64[n]: the scope that each address is in; 0 or less where that is not known.
 
         Args:
-            address: as of `improve`.
+            addresses: as of `improve`.
             which: the number of the last code that begins there or before.
         """
-        code = self._codes[which]
-        if address >= code.end or (which and self._reach[which - 1] > address):
-            return []
-        places = np.frombuffer(code.places, _PLACE, len(code.places) // _PLACE.itemsize)
-        behind = address + 1 - code.begin
-        at = int(np.searchsorted(places["offset"], behind))
-        if at + 1 >= len(places) or not (self._header.is_everywhere or places["offset"][at] == behind):
-            return []
-        try:
-            return self._chain(code, int(places["scope"][at]))
-        except IndexError:
-            return []
+        scopes = np.zeros(len(addresses), np.int64)
+        order = np.argsort(which, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(order) else ():
+            number = int(which[rows[0]])
+            code = self._codes[number]
+            places = np.frombuffer(code.places, _PLACE, len(code.places) // _PLACE.itemsize)
+            if len(places) < 2:  # the last one only ends the table
+                continue
+            offset = places["offset"].astype(np.int64)
+            behind = (addresses[rows] - np.uint64(code.begin)).astype(np.int64) + 1
+            at = np.minimum(np.searchsorted(offset, behind), len(places) - 1)
+            is_told = (at + 1 < len(places)) & (self._header.is_everywhere | (offset[at] == behind))
+            is_told &= addresses[rows] < np.uint64(code.end)
+            if number:
+                is_told &= self._reach[number - 1] <= addresses[rows]
+            scopes[rows] = np.where(is_told, places["scope"][at], 0)
+        return scopes
 
     def _chain(self, code: JavaCode, scope: int) -> list[Frame]:
-        """The frames of a scope and of those around it; IndexError where it is none."""
+        """The frames of a scope and of those around it, innermost first; none if it is no scope."""
         frames = list[Frame]()
         numbers = np.frombuffer(code.methods, "<u4")
-        while scope and len(frames) < _MOST_DEEP:
-            stream = _Numbers(code.scopes, scope, self._header.lowest_byte)
-            around, method, bytecode = stream.next(), stream.next(), stream.next() - 1
-            if not 0 < method <= len(numbers) or around >= scope:
-                raise IndexError
-            number = int(numbers[method - 1])
-            if number >= len(self._methods):
-                raise IndexError
-            line = self._lines(number).find(max(bytecode, 0))
-            frames.append(Frame(self._name(number), self._file(number), line))
-            scope = around
-        if scope or not frames or number != code.method:
-            raise IndexError
-        return frames
+        number = -1
+        with contextlib.suppress(IndexError):
+            while scope and len(frames) < _MOST_DEEP:
+                stream = _Numbers(code.scopes, scope, self._header.lowest_byte)
+                around, method, bytecode = stream.next(), stream.next(), stream.next() - 1
+                if not 0 < method <= len(numbers) or around >= scope:
+                    break
+                number = int(numbers[method - 1])
+                line = self._lines(number).find(max(bytecode, 0))
+                frames.append(Frame(self._name(number), self._file(number), line))
+                scope = around
+        return frames if not scope and number == code.method else []
 
 
 class _Lines:
@@ -181,19 +197,21 @@ class _Lines:
     def __init__(self, data: bytes, lowest_byte: int) -> None:
         stream = _Numbers(data, 0, lowest_byte)
         at = line = 0
-        found = list[tuple[int, int]]()
+        offsets, lines = array("q"), array("q")
         with contextlib.suppress(IndexError):
             while (byte := data[stream.at]) != _END:
                 stream.at += 1
                 at += stream.next_signed() if byte == _ESCAPE else byte >> 3
                 line += stream.next_signed() if byte == _ESCAPE else byte & 7
-                found.append((at, line))
-        self._rows = sorted(found, key=lambda row: row[0])
+                offsets.append(at)
+                lines.append(line)
+        order = np.argsort(offsets, kind="stable")
+        self._offset, self._line = np.array(offsets)[order], np.array(lines)[order]
 
     def find(self, bytecode: int) -> int:
         """The line of a bytecode; 0 where it has none."""
-        row = bisect.bisect_right(self._rows, bytecode, key=lambda row: row[0]) - 1
-        line = self._rows[row][1] if row >= 0 else 0
+        row = int(np.searchsorted(self._offset, bytecode, "right")) - 1
+        line = int(self._line[row]) if row >= 0 else 0
         return line if 0 < line < _MOST_LINES else 0
 
 

@@ -146,7 +146,8 @@ def _read_lines(body: bytes) -> Iterator[tuple[int, int, str]]:
 
 def _within_budget(functions: list[_Function]) -> set[int]:
     """The functions, by number, whose lines are taken."""
-    budget = _SPARE_LINES + _LINES_TO_DUMP * sum(len(function.lines) for function in functions if not function.moved)
+    told = {id(function.lines): len(function.lines) for function in functions}  # what moves shares its lines
+    budget = _SPARE_LINES + _LINES_TO_DUMP * sum(told.values())
     taken = set()
     for number, function in enumerate(functions):
         budget -= len(function.lines)

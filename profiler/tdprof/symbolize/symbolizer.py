@@ -211,7 +211,7 @@ class Symbolizer:
         return frozenset(int(match[1] or match[2]) for match in found if match)
 
     def _read_run_time_code(self, pid: int) -> "RunTimeCode | None":
-        """What a process left of its run-time code; a dump says more than a map."""
+        """What a process left of its run-time code; a dump says more than a map, unless nothing is in it."""
         if pid not in self._pids_with_code:
             return None
         assert self._perf_map_dir is not None
@@ -220,11 +220,11 @@ class Symbolizer:
         from tdprof.symbolize.perf_map import read_perf_map
 
         dump = read_jitdump(self._perf_map_dir, pid)
-        if dump is not None:
-            if dump.note:
-                self._notes.append(f"run-time code of process {pid}: {dump.note}")
+        if dump is not None and dump.note:
+            self._notes.append(f"run-time code of process {pid}: {dump.note}")
+        if dump is not None and len(dump.table):
             return dump
-        code = read_perf_map(self._perf_map_dir, pid)
+        code = read_perf_map(self._perf_map_dir, pid) or dump
         if code is None:
             self._notes.append(f"run-time code of process {pid}: its file cannot be read, or is too large")
             return None

@@ -54,6 +54,12 @@ def stacks_at(folder, *addresses: int):
         return [stack[0] for stack in stacks_with_scopes(symbolizer.locate(file, np.array(addresses, np.uint64)))]
 
 
+def test_a_map_beside_a_dump_in_which_nothing_is(tmp_path):
+    (tmp_path / "jit-42.dump").write_bytes(HEADER)
+    (tmp_path / "perf-42.map").write_text("1000 20 main\n")
+    assert stacks_at(tmp_path, 0x1000) == [("main", "??:0")]
+
+
 def test_names_and_lines(tmp_path):
     (tmp_path / "jit-42.dump").write_bytes(DUMP)
     found = stacks_at(tmp_path, 0x1000, 0x100F, 0x1010, 0x101F, 0x1020, 0x2000, 0x2010, 0x3000, 0x4008)
