@@ -37,7 +37,7 @@ def allowed_bytes(size_bytes: int) -> int:
 def is_affordable(cost: Cost, size_bytes: int) -> bool:
     """Whether a file was read, perhaps found to be damaged, or refused in a line, for what it may cost."""
     is_told = cost.errors.startswith("tdprof: ") or bool(cost.output and not cost.errors)
-    ended = cost.status == 0 or (cost.status == 1 and is_told)
+    ended = cost.status == 0 or (cost.status in (1, 2) and is_told)
     return ended and cost.seconds <= allowed_seconds(size_bytes) and cost.peak_bytes <= allowed_bytes(size_bytes)
 
 

@@ -1,5 +1,6 @@
 """Captures whose tables once cost a product of two of their sizes; see `costly_files`."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from builders.java_code import Scopes, lines
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name
 from tdprof.capture.manifest import Manifest, Rung, State
 from tdprof.capture.schema import KERNEL_SYMBOLS, MAPPINGS, PROCESSES, SAMPLES, SPE_SPANS, STACKS, SYMBOLS
-from tdprof.model.events import EventInfo, Unit
+from tdprof.model.events import MOST_EVENTS, EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.model.losses import Losses
 
 
@@ -311,3 +312,81 @@ def java_calls_inlined_deep(folder: Path, size: int) -> list[str]:
 @builder
 def java_calls_inlined_deep_apart(folder: Path, size: int) -> list[str]:
     return _compiled_java(folder, size, size // 64)
+
+
+def _write_functions(folder: Path, count: int, event: np.ndarray, events: int = 1) -> None:
+    """A capture of functions of which nothing is known, each in forty samples of each of these events in turn."""
+    identity = np.arange(count, dtype=np.uint64) + 1
+    addresses = pa.array(0x1000 + 16 * identity)
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), addresses)
+    stacks = pa.table([pa.array(identity), pa.array([False] * count), lists], names=STACKS.names)
+    mappings = capture_tables.mappings((0, 42, 0x1000, 16 * count + 0x1000, 0, "/nowhere", None))
+    stack = np.resize(np.repeat(identity, len(event) // count), len(event))
+    samples = _samples_of(np.full(len(stack), 42, np.uint32), stack)
+    for name, column in (("event", event), ("count", np.full(len(stack), 40)), ("weight", np.full(len(stack), 40_000))):
+        field = SAMPLES.field(name)
+        samples = samples.set_column(samples.column_names.index(name), field, [pa.array(column).cast(field.type)])
+    write_capture(folder, events=events, stacks=stacks, mappings=mappings, samples=samples)
+
+
+def _of_many_events(folder: Path, size: int) -> None:
+    count = size // 12
+    _write_functions(folder, count, np.arange(count) % MOST_EVENTS, MOST_EVENTS)
+
+
+@builder
+def many_events_of_many_functions_as_pprof(folder: Path, size: int) -> list[str]:
+    """A pprof file has a value of each event for each stack."""
+    _of_many_events(folder, size)
+    return tdprof("export", "--to", "pprof", "-o", folder.parent / "out.pb.gz", folder)
+
+
+@builder
+def many_events_of_many_functions_compared(folder: Path, size: int) -> list[str]:
+    _of_many_events(folder, size)
+    return tdprof("diff", folder, folder)
+
+
+def _of_many_metrics(folder: Path, size: int, metrics: int) -> None:
+    """Functions with enough samples for each metric of a catalog that the capture brings with it."""
+    count = size // 12
+    _write_functions(folder, count, np.tile([0, 1], count), 2)
+    names, events = [f"m{number}" for number in range(metrics)], ["CPU_CYCLES", "STALL_SLOT_BACKEND"]
+    stage = {"title": "", "description": ""}
+    ratio = {"title": "", "formula": "STALL_SLOT_BACKEND / CPU_CYCLES", "description": "", "units": "percent of slots"}
+    tree = {"root_nodes": names[:1], "metrics": [{"name": name, "next_items": []} for name in names]}
+    catalog = {
+        "product_configuration": {"product_name": "core", "tdprof": {"counters": 6}},
+        "events": {name: {"code": code} for code, name in enumerate(events)},
+        "metrics": dict.fromkeys(names, ratio),
+        "groups": {"function": {}, "metrics": {"first": stage | {"metrics": names}}},
+        "methodologies": {"m": stage | {"metric_grouping": {"stage_1": ["first"]}, "decision_tree": tree}},
+    }
+    counted = [EventInfo(name, Unit.COUNT, period=1000, total=10**9, enabled_ns=9, running_ns=9) for name in events]
+    topdown = TopdownInfo("core", [SampledGroup([0, 1], events, names)], catalog=json.dumps(catalog))
+    manifest = Manifest(HOST, ["app"], [], False, counted, Rung.RING_BUFFER, "", 0, 0, 10**9, Losses(), topdown=topdown)
+    write_manifest(folder, replace(manifest, state=State.COMPLETE))
+
+
+@builder
+def metrics_of_many_functions(folder: Path, size: int) -> list[str]:
+    _of_many_metrics(folder, size, 70)
+    return _report(folder)
+
+
+@builder
+def metrics_of_many_functions_as_pprof(folder: Path, size: int) -> list[str]:
+    _of_many_metrics(folder, size, 70)
+    return tdprof("export", "--to", "pprof", "-o", folder.parent / "out.pb.gz", folder)
+
+
+@builder
+def metrics_of_many_functions_on_a_page(folder: Path, size: int) -> list[str]:
+    _of_many_metrics(folder, size, 500)
+    return tdprof("export", "--to", "html", "-o", folder.parent / "out.html", folder)
+
+
+@builder
+def metrics_of_many_functions_compared(folder: Path, size: int) -> list[str]:
+    _of_many_metrics(folder, size, 70)
+    return tdprof("diff", folder, folder)

@@ -164,7 +164,8 @@ def _moved_there_and_back(folder: Path, size: int, lines: bytes) -> list[str]:
 
     first, second = 0x1000, 0x1800
     told = [(first + i, i, lines) for i in range(size // 3 // (17 + len(lines)))]
-    moves = b"".join(move(*(first, second)[:: 1 - i % 2 * 2], 0x1000, 1, 5 + i) for i in range(size // 3 // 72))
+    steps = enumerate([(first, second), (second, first)] * (size // 6 // 72))
+    moves = b"".join(move(old, new, 0x1000, 1, 5 + i) for i, (old, new) in steps)
     data = HEADER + debug(first, *told) + load(first, 0x1000, "f" * 1000, 1, 4) + moves
     (folder / "jit-42.dump").write_bytes(data + load(0x1C00, 0x1000, "other", 2, 5 + size))
     return python(_READ_RUN_TIME_CODE, folder)

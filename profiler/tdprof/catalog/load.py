@@ -6,6 +6,7 @@ The format is Arm's telemetry schema v1.0. What Arm's has no place for stands in
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ DEFAULT_COUNTERS = 6
 # Of the drawn tree, in which what several nodes lead to stands below each of them: published ones have tens of lines in
 # four levels. One level more can double the lines.
 _MOST_TREE_LINES, _MOST_TREE_LEVELS = 4096, 64
+_MOST_METRICS = 512  # each is worked out of every function; published catalogs have less than two hundred
 _NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -260,6 +262,12 @@ def _read_metrics(
 ) -> dict[str, Metric]:
     advice = _Entry(extension.path, f"{extension.place}.advice", extension.value.get("advice", {}))
     _check_known(section, "product_configuration.tdprof.revisions", formulas, section.value, "metric")
+    within = defaultdict[str, list[MetricGroup]](list)
+    for group in groups.values():
+        for name in dict.fromkeys(group.metrics):
+            within[name].append(group)
+    if len(section.value) > _MOST_METRICS:
+        raise section.error(f"has {len(section.value)} metrics, more than {_MOST_METRICS}")
     metrics = {}
     for name, entry in section.children("metric"):
         formula = formulas.get(name, entry.text("formula"))
@@ -269,7 +277,6 @@ def _read_metrics(
         _check_known(section, f"{entry.place}: formula", used, events, "event")
         sampled = entry.names("sample_events", optional=True)
         _check_known(section, f"{entry.place}: sample_events", sampled, events, "event")
-        within = [group for group in groups.values() if name in group.metrics]
         metrics[name] = Metric(
             name=name,
             title=entry.text("title"),
@@ -277,8 +284,8 @@ def _read_metrics(
             expression=expression,
             description=entry.text("description"),
             units=units_of(entry.text("units"), expression),
-            groups=tuple(group.name for group in within),
-            stage=min((group.stage for group in within if group.stage is not None), default=None),
+            groups=tuple(group.name for group in within[name]),
+            stage=min((group.stage for group in within[name] if group.stage is not None), default=None),
             events=used,
             sample_events=sampled,
             advice=advice.text(name, ""),
@@ -302,6 +309,7 @@ def _read_tree(
     nodes = section.value.get("metrics")
     if not isinstance(nodes, list):
         raise section.error("has no list 'metrics'")
+    known = {**metrics, **groups}
     tree: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         entry = _Entry(root.path, section.place, node)
@@ -310,7 +318,7 @@ def _read_tree(
         if name in tree:
             raise entry.error("stands there twice")
         tree[name] = entry.names("next_items")
-        _check_known(root, entry.place, tree[name], {**metrics, **groups}, "metric or metric group")
+        _check_known(root, entry.place, tree[name], known, "metric or metric group")
     roots = section.names("root_nodes")
     _check_known(root, "decision_tree", (*roots, *tree), metrics, "metric")
     cycle = _find_cycle(tree)
@@ -337,16 +345,17 @@ def _find_cycle(tree: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """A path from a node back to itself, or empty. Depth first without recursion: the file may be hostile."""
     done: set[str] = set()
     for start in tree:
-        path = [start]
-        ahead = [iter(tree[start])]
+        path = {start: iter(tree[start])}
         while path:
-            child = next(ahead[-1], None)
+            node, ahead = path.popitem()
+            child = next(ahead, None)
             if child is None:
-                done.add(path.pop())
-                ahead.pop()
-            elif child in path:
-                return (*path[path.index(child) :], child)
-            elif child not in done and child in tree:
-                path.append(child)
-                ahead.append(iter(tree[child]))
+                done.add(node)
+                continue
+            path[node] = ahead
+            if child in path:
+                names = list(path)
+                return (*names[names.index(child) :], child)
+            if child not in done and child in tree:
+                path[child] = iter(tree[child])
     return ()

@@ -92,7 +92,7 @@ def _csv(
         return tree_csv(findings)
     if findings is not None and view.function is not None:
         chosen = _only(hotspots, choose_function(profile, view.function, event).ids)
-        return metric_csv(findings, findings.row_of()[int(chosen.function[0])])
+        return metric_csv(findings, findings.row_of().get(int(chosen.function[0])))
     shown = hotspots.rows(slice(limit or None))
     return hotspot_csv(profile, shown, findings, by_line=view.by_line, sort_event=event)
 

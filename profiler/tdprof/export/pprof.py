@@ -12,17 +12,17 @@ from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
 from tdprof.export.pprof_findings import Label, function_labels, summary
-from tdprof.model.arrays import I32, I64
+from tdprof.model.arrays import I64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.profile.categories import category_events
-from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
+from tdprof.profile.frames import frame_stacks, group_rows
 from tdprof.profile.guesses import have_guess
 
 COMPRESSION_LEVEL = 6
-
+_MOST_SAMPLES, _MOST_VALUES = 1 << 12, 1 << 20  # that are written at a time
 
 LATENCY = "spe_latency"  # the records' total latency
 
@@ -36,13 +36,21 @@ def write_pprof(
     """Write all events of a profile, added up over time; see ``build_pprof``."""
     # No name and no time of writing in the header: the same profile gives the same bytes.
     with gzip.GzipFile(filename="", mode="wb", fileobj=out, compresslevel=COMPRESSION_LEVEL, mtime=0) as file:
-        file.write(build_pprof(profile, findings, operations).SerializeToString(deterministic=True))
+        for part in _parts(profile, findings, operations):
+            file.write(part)
 
 
 def build_pprof(
     profile: Profile, findings: Findings | None = None, operations: SampledOperations | None = None
 ) -> pb.Profile:
-    """The message: sample types are ``samples`` (of all events) and each event in its unit.
+    """The message that `write_pprof` writes, whole."""
+    return pb.Profile.FromString(b"".join(_parts(profile, findings, operations)))
+
+
+def _parts(profile: Profile, findings: Findings | None, operations: SampledOperations | None) -> Iterator[bytes]:
+    """Serialized messages that one behind the other are the whole.
+
+    Its sample types are ``samples`` (of all events) and each event in its unit.
 
     Samples are labelled with numbers ``pid`` and ``tid`` and texts ``comm`` (process) and ``thread_comm`` (thread), the
     names that perf_data_converter uses. What fell into one stack of one thread is one pprof sample, whatever its time.
@@ -68,14 +76,16 @@ def build_pprof(
         message.period_type.CopyFrom(message.sample_type[1])
         message.period = _period(profile.events[0])
     stacks = add_code(message, profile, strings)
-    left_out = _add_samples(message, profile, findings, stacks, strings)
+    groups = _sample_groups(profile)
+    row_of_stack, labels_of_row, left_out = _labels_of_functions(profile, findings, groups, strings)
+    yield from _samples(profile, groups, len(message.sample_type), stacks, row_of_stack, labels_of_row, strings)
     comments = [*_comments(profile, findings), *(summary(findings, left_out) if findings else ())]
     if operations is not None:
         _add_operations(message, operations, len(profile.events), strings)
         comments += [f"SPE: {operations.detail}: the file would be too large"] * bool(operations.detail)
     message.comment.extend(strings[comment] for comment in comments)
     message.string_table.extend(strings)
-    return message
+    yield message.SerializeToString(deterministic=True)
 
 
 def _period(event: EventInfo) -> int:
@@ -118,30 +128,42 @@ def _counted_together(events: Sequence[EventInfo], findings: Findings) -> str:
     return f"counted: {', '.join(totals)}"
 
 
-def _add_samples(
-    message: pb.Profile, profile: Profile, findings: Findings | None, stacks: StackIds, strings: StringTable
-) -> int:
-    """Add all samples; returns how many functions were left without their metrics."""
+def _sample_groups(profile: Profile) -> tuple[I64, I64]:
+    """The samples of each stack of a thread, as `group_rows` has them; each group is a sample of the file."""
     samples = profile.samples
-    order, start = group_rows(samples.pid, samples.tid, samples.thread_name, samples.stack)
-    group = group_of_row(order, start)
-    values = np.zeros((len(start), len(message.sample_type)), np.int64)
-    np.add.at(values[:, 0], group, samples.count.astype(np.int64))
-    np.add.at(values, (group, samples.event + 1), samples.weight.astype(np.int64))
+    return group_rows(samples.pid, samples.tid, samples.thread_name, samples.stack)
 
-    labels: dict[tuple[int, int, int, int, bool], list[pb.Label]] = {}
-    first = order[start]
-    row, of_row, left_out = _labels_of_functions(profile, findings, samples.stack[first], strings)
-    is_guess = have_guess(profile)[samples.stack[first]]
-    of_sample = (column[first] for column in (samples.pid, samples.tid, samples.thread_name, samples.stack))
-    columns = (*of_sample, row, is_guess, values)
-    for pid, tid, thread, stack, function, has_guess, value in zip(*(each.tolist() for each in columns), strict=True):
-        if (key := (pid, tid, thread, function, has_guess)) not in labels:
-            labels[key] = [*_labels(profile, pid, tid, thread, strings), *of_row[function]]
-            if has_guess:
-                labels[key].append(pb.Label(key=strings["callers"], str=strings["guessed"]))
-        message.sample.add(location_id=stacks.of(stack), value=value, label=labels[key])
-    return left_out
+
+def _samples(
+    profile: Profile,
+    groups: tuple[I64, I64],
+    types: int,
+    stacks: StackIds,
+    row_of_stack: I64,
+    labels_of_row: Sequence[bytes],
+    strings: StringTable,
+) -> Iterator[bytes]:
+    """All samples, some at a time: each has a value of every type."""
+    samples, (order, start) = profile.samples, groups
+    has_guess_of_stack = have_guess(profile)
+    labels: dict[tuple[int, int, int, bool], list[pb.Label]] = {}
+    step = max(1, min(_MOST_SAMPLES, _MOST_VALUES // types))
+    for begin in range(0, len(start), step):
+        bounds = [*start[begin : begin + step + 1].tolist(), len(order)][: step + 1]
+        rows, first = order[bounds[0] : bounds[-1]], order[bounds[:-1]]
+        values = np.zeros((len(first), types), np.int64)
+        group = np.repeat(np.arange(len(first)), np.diff(bounds))
+        np.add.at(values[:, 0], group, samples.count[rows].astype(np.int64))
+        np.add.at(values, (group, samples.event[rows] + 1), samples.weight[rows].astype(np.int64))
+        batch = pb.Profile()
+        of_sample = (column[first] for column in (samples.pid, samples.tid, samples.thread_name, samples.stack))
+        for pid, tid, thread, stack, value in zip(*(each.tolist() for each in of_sample), values, strict=True):
+            if (key := (pid, tid, thread, bool(has_guess_of_stack[stack]))) not in labels:
+                guessed = [pb.Label(key=strings["callers"], str=strings["guessed"])] if key[-1] else []
+                labels[key] = [*_labels(profile, pid, tid, thread, strings), *guessed]
+            sample = batch.sample.add(location_id=stacks.of(stack), value=value.tolist(), label=labels[key])
+            sample.MergeFromString(labels_of_row[row_of_stack[stack]])
+        yield batch.SerializeToString(deterministic=True)
 
 
 def _add_operations(message: pb.Profile, operations: SampledOperations, events: int, strings: StringTable) -> None:
@@ -179,22 +201,24 @@ def _labels(profile: Profile, pid: int, tid: int, thread: int, strings: StringTa
 
 
 def _labels_of_functions(
-    profile: Profile, findings: Findings | None, stack: I32, strings: StringTable
-) -> tuple[I64, list[list[pb.Label]], int]:
-    """The row of findings that each pprof sample's stack ends in, the labels of each row, how many have no metrics.
+    profile: Profile, findings: Findings | None, groups: tuple[I64, I64], strings: StringTable
+) -> tuple[I64, list[bytes], int]:
+    """The row of findings that each stack ends in, the labels of each row, how many have no metrics.
 
-    What has no row has the last one.
+    What has no row has the last one. The labels are those of a serialized sample: objects would take ten times as much.
     """
     if findings is None:
-        return np.zeros(len(stack), np.int64), [[]], 0
-    stacks = frame_stacks(profile)
+        return np.zeros(len(profile.stacks.start) - 1, np.int64), [b""], 0
+    stacks, samples = frame_stacks(profile), profile.samples
     rows = len(findings.function)
     row_of = np.full(len(profile.functions.name) + 1, rows)
     row_of[findings.function] = np.arange(rows)
-    row = row_of[stacks.function[stacks.start[stack]]]
-    labels, left_out = function_labels(findings, np.bincount(row, minlength=rows)[:rows])
-    of_row = [[_label(label, strings) for label in mine] for mine in labels]
-    return row, of_row, left_out
+    row_of_stack = row_of[stacks.function[stacks.start[:-1]]]
+    order, start = groups
+    written = np.bincount(row_of_stack[samples.stack[order[start]]], minlength=rows)[:rows]
+    labels, left_out = function_labels(findings, written)
+    of_row = [pb.Sample(label=[_label(label, strings) for label in mine]).SerializeToString() for mine in labels]
+    return row_of_stack, of_row, left_out
 
 
 def _label(label: Label, strings: StringTable) -> pb.Label:

@@ -6,6 +6,7 @@ pprof's numbers are whole, so a metric is written in thousandths or millionths; 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.model.arrays import I64
 from tdprof.model.findings import Findings, MetricTable
@@ -40,7 +41,7 @@ def _key(metric: str, source: str) -> str:
     return f"spe_{metric}" if source == "spe" else metric
 
 
-def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Label]], int]:
+def function_labels(findings: Findings, samples: I64) -> tuple[Iterator[Sequence[Label]], int]:
     """Labels of each row of ``findings.function``, and last of code without a row: metrics, half widths, bottleneck.
 
     Args:
@@ -48,33 +49,37 @@ def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Lab
         samples: int64[functions], pprof samples that each row's labels are written on.
 
     Returns:
-        The labels, and how many rows were left without their metrics because there were too many labels.
+        The labels, and how many rows are left without their metrics because there are too many labels.
     """
     table = findings.functions
+    shown = table.is_significant & np.isfinite(table.value) & np.isfinite(table.half_width)
+    is_left_out = np.cumsum(2 * shown.sum(axis=1) * samples) > MOST_LABELS
+    left_out = int((is_left_out & shown.any(axis=1)).sum())
+    shown[is_left_out] = False
+    return _labels_of_rows(findings, shown), left_out
+
+
+def _labels_of_rows(findings: Findings, shown: NDArray[np.bool_]) -> Iterator[Sequence[Label]]:
+    table = findings.functions
     keys = [_key(metric, source) for metric, source in zip(table.metrics, table.sources, strict=True)]
+    keys_of_half_widths = [key + HALF_WIDTH for key in keys]
     units = [_unit_of(each) for each in table.units]
     parts = np.array([_fraction_of(each) for each in table.units], np.float64)
-    shown = table.is_significant & np.isfinite(table.value) & np.isfinite(table.half_width)
-    numbers = np.rint(np.where(shown, table.value, 0) * parts).astype(np.int64).tolist()
-    # An error must not round down to none.
-    half_widths = np.ceil(np.where(shown, table.half_width, 0) * parts).astype(np.int64).tolist()
-    written = np.cumsum(2 * shown.sum(axis=1) * samples)
     unknown: list[Label] = [(BOTTLENECK, UNKNOWN, "")] if findings.has_topdown else []
-    labels: list[Sequence[Label]] = []
-    left_out = 0
     for row, diagnosis in enumerate(findings.diagnoses):
         mine = list(unknown)
         if diagnosis.path:
             mine = [(BOTTLENECK, diagnosis.path[0], "")]
             mine.append((PATH, "/".join(diagnosis.path), ""))
-        if written[row] <= MOST_LABELS:
-            for column in np.flatnonzero(shown[row]).tolist():
-                mine.append((keys[column], numbers[row][column], units[column]))
-                mine.append((keys[column] + HALF_WIDTH, half_widths[row][column], units[column]))
-        elif shown[row].any():
-            left_out += 1
-        labels.append(mine)
-    return [*labels, unknown], left_out
+        columns = np.flatnonzero(shown[row])
+        numbers = np.rint(table.value[row, columns] * parts[columns]).astype(np.int64)
+        # An error must not round down to none.
+        half_widths = np.ceil(table.half_width[row, columns] * parts[columns]).astype(np.int64)
+        for column, number, half_width in zip(columns.tolist(), numbers.tolist(), half_widths.tolist(), strict=True):
+            mine.append((keys[column], number, units[column]))
+            mine.append((keys_of_half_widths[column], half_width, units[column]))
+        yield mine
+    yield unknown
 
 
 def summary(findings: Findings, left_out: int) -> Iterator[str]:

@@ -25,6 +25,9 @@ from tdprof.profile.intervals import Intervals
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import MIN_SAMPLES
 
+# Pieces of code of a kind that have metrics, and the metrics of all of them together.
+_MOST_ROWS, _MOST_CELLS = 1 << 13, 1 << 19
+
 
 def attribute_metrics(whole: Profile, catalog: Catalog, part: Profile | None = None) -> Findings:
     """Metrics and diagnoses of a Topdown profile.
@@ -49,26 +52,26 @@ def attribute_metrics(whole: Profile, catalog: Catalog, part: Profile | None = N
     functions, lines = code_rows(profile), code_rows(profile, by_line=True)
     all_stacks = np.arange(len(functions.leaf))
 
-    order = _by_self_cycles(functions, cycles)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    own = metric_table(plans, CodeSamples(entries, rank[functions.leaf], all_stacks, len(functions)))
-    inclusive = metric_table(plans, CodeSamples(entries, rank[functions.row], functions.stack, len(functions)))
+    most = _most_rows(plans)
+    kept = _with_most_cycles(functions, cycles, most)
+    own = _table_of_some(plans, entries, (functions.leaf, all_stacks), kept, len(functions))
+    inclusive = _table_of_some(plans, entries, (functions.row, functions.stack), kept, len(functions))
 
-    kept = _lines_worth_a_row(lines, entries, cycles)
+    kept_lines = _lines_worth_a_row(lines, entries, cycles)[:most]
     everything = CodeSamples(entries, np.zeros_like(all_stacks), all_stacks, 1)
     program = metric_table(plans, everything, is_exact=part is None)
     return Findings(
         catalog=catalog,
         program=program,
         program_diagnosis=diagnose(catalog, program)[0],
-        function=functions.function[order],
+        function=functions.function[kept],
+        left_out=len(functions) - len(kept),
         functions=own,
         inclusive=inclusive,
         diagnoses=diagnose(catalog, own),
-        line_function=lines.function[kept],
-        line=lines.line[kept],
-        lines=_table_of_some(plans, entries, lines.leaf, kept, len(lines)),
+        line_function=lines.function[kept_lines],
+        line=lines.line[kept_lines],
+        lines=_table_of_some(plans, entries, (lines.leaf, all_stacks), kept_lines, len(lines)),
         call_paths=_call_paths(profile, plans, entries, cycles),
         recorded=RecordedSamples(
             profile.samples.event,
@@ -104,7 +107,7 @@ def _call_paths(profile: Profile, plans: Sequence[MetricPlan], entries: Entries,
     samples = sum_by_row(path[entries.stack], entries.samples, n)
     own = sum_by_row(path, cycles, n)
     order = np.argsort(-own, kind="stable")
-    kept = order[samples[order] >= MIN_SAMPLES]
+    kept = order[samples[order] >= MIN_SAMPLES][: _most_rows(plans)]
     chosen = representative[kept]
     total = float(cycles.sum())
     return CallPaths(
@@ -113,7 +116,7 @@ def _call_paths(profile: Profile, plans: Sequence[MetricPlan], entries: Entries,
             [stacks.function[:0], *(stacks.function[stacks.start[i] : stacks.start[i + 1]] for i in chosen.tolist())]
         ),
         share=own[kept] / total if total else np.full(len(kept), np.nan),
-        metrics=_table_of_some(plans, entries, path, kept, n),
+        metrics=_table_of_some(plans, entries, (path, np.arange(len(path))), kept, n),
     )
 
 
@@ -125,6 +128,20 @@ def _cycles_per_stack(profile: Profile, whole: Profile) -> F64:
     return sum_by_row(
         once.samples.stack[chosen], once.samples.weight[chosen].astype(np.float64), len(profile.stacks.start) - 1
     )
+
+
+def _most_rows(plans: Sequence[MetricPlan]) -> int:
+    """How many pieces of code have metrics: a table may have as many functions as it has bytes, each in few samples."""
+    return max(1, min(_MOST_ROWS, _MOST_CELLS // max(1, len(plans))))
+
+
+def _with_most_cycles(rows: CodeRows, cycles: F64, most: int) -> I64:
+    """The rows with the largest inclusive shares; of these the highest self share first."""
+    inclusive = sum_by_row(rows.row, cycles[rows.stack], len(rows))
+    is_kept = np.zeros(len(rows), bool)
+    is_kept[np.argsort(-inclusive, kind="stable")[:most]] = True
+    order = _by_self_cycles(rows, cycles)
+    return order[is_kept[order]]
 
 
 def _by_self_cycles(rows: CodeRows, cycles: F64) -> I64:
@@ -141,11 +158,14 @@ def _lines_worth_a_row(lines: CodeRows, entries: Entries, cycles: F64) -> I64:
     return order[(samples[order] >= MIN_SAMPLES) & (lines.line[order] > 0)]
 
 
-def _table_of_some(plans: Sequence[MetricPlan], entries: Entries, row_of_stack: I64, kept: I64, n: int) -> MetricTable:
-    """Metrics of some of n pieces of code, in the order of ``kept``; each stack is of one, ``row_of_stack``."""
+def _table_of_some(
+    plans: Sequence[MetricPlan], entries: Entries, row_and_stack: tuple[I64, I64], kept: I64, n: int
+) -> MetricTable:
+    """Metrics of some of n pieces of code, in the order of ``kept``; see `CodeSamples` for rows and stacks."""
+    row, stack = row_and_stack
     rank = np.full(n, len(kept), np.int64)  # the others share the row behind these
     rank[kept] = np.arange(len(kept))
-    code = CodeSamples(entries, rank[row_of_stack], np.arange(len(row_of_stack)), len(kept) + 1)
+    code = CodeSamples(entries, rank[row], stack, len(kept) + 1)
     table = metric_table(plans, code)
     return replace(
         table,

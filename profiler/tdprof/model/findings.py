@@ -160,6 +160,7 @@ class Findings:
         disagreements: metrics that PMU and SPE put apart by more than their errors, a sentence each.
         call_paths: of a Topdown recording.
         times: those of the whole program over time, for who asked for them.
+        left_out: functions that have no row, because there are too many: those with the smallest inclusive shares.
         recorded: what metrics of stretches of time are made of, of a Topdown recording.
     """
 
@@ -176,6 +177,7 @@ class Findings:
     disagreements: Sequence[str] = ()
     call_paths: CallPaths | None = None
     times: MetricTimes | None = None
+    left_out: int = 0
     recorded: RecordedSamples | None = None
 
     @property

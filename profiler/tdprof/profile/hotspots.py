@@ -61,6 +61,15 @@ class UnknownSamples:
     weight: U64
 
 
+def check_room(profile: Profile, rows: int, what: str, events: int, *, tables: int = 1) -> None:
+    """Raises TdprofError: so many rows of so many events that so many tables of all have no room in memory."""
+    if tables * rows * events > _SPARE_CELLS + _CELLS_A_SAMPLE * len(profile.samples.stack):
+        raise TdprofError(
+            f"{rows:,} {what} with values of {events:,} events are too many to add up",
+            hint="record fewer events at once, or export the stacks: tdprof export",
+        )
+
+
 def find_hotspots(
     profile: Profile,
     *,
@@ -81,12 +90,7 @@ def find_hotspots(
         TdprofError: so many rows of so many events that the table of all has no room in memory.
     """
     rows = code_rows(profile, by_line=by_line)
-    if len(rows) * len(profile.events) > _SPARE_CELLS + _CELLS_A_SAMPLE * len(profile.samples.stack):
-        what = "source lines" if by_line else "functions"
-        raise TdprofError(
-            f"{len(rows):,} {what} with values of {len(profile.events):,} events are too many to add up",
-            hint="record fewer events at once, or export the stacks: tdprof export",
-        )
+    check_room(profile, len(rows), "source lines" if by_line else "functions", len(profile.events))
     places = _order(profile, rows, sort_event, order)
     function = rows.function[places]
     if by_line:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
-from tdprof.model.findings import MetricTable, MetricValue
+from tdprof.model.findings import Findings, MetricTable, MetricValue
 from tdprof.report.columns import prose
+from tdprof.text import plural
 
 # Before what too few samples tell, which a terminal shows grey, too. In front, so that digits stay aligned.
 FEW = "~"
@@ -40,6 +41,13 @@ class CodeMetrics:
 
     values: Mapping[str, MetricValue]
     spe: Mapping[str, MetricValue]
+
+
+def functions_left_out(findings: Findings) -> list[str]:
+    """What to say of the functions that are too many to have metrics; nothing where there are none."""
+    if not findings.left_out:
+        return []
+    return [f"{plural(findings.left_out, 'function', 's')} with the smallest shares: no metrics of so many"]
 
 
 def metrics_of(table: MetricTable, row: int) -> CodeMetrics:

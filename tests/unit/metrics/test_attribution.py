@@ -106,6 +106,21 @@ def test_inclusive_is_of_a_function_with_all_that_it_calls() -> None:
     assert everything["ipc"].value == pytest.approx(true_metrics(EXAMPLE)["ipc"], rel=1e-6)
 
 
+def test_of_too_many_functions_those_with_the_largest_shares_have_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = topdown_profile()
+    whole = findings_of(profile)
+    monkeypatch.setattr("tdprof.metrics.attribution._MOST_ROWS", 3)
+    some = findings_of(profile)
+    names = [function_names(profile)[function] for function in some.function]
+    assert len(names) == 3
+    assert "main" in names  # of itself it has next to nothing
+    assert some.left_out == len(whole.function) - 3
+    for name in names:
+        rows = [row_of(profile, findings, name) for findings in (whole, some)]
+        assert whole.functions.row(rows[0]) == some.functions.row(rows[1])
+        assert whole.inclusive.row(rows[0]) == some.inclusive.row(rows[1])
+
+
 def test_metrics_are_told_over_time() -> None:
     told = (*LEVEL_1, "ipc")
     slow, fast = Code("f", 50, MEMORY_BOUND.events), Code("g", 50)

@@ -26,10 +26,13 @@ from tdprof.profile.compare.significance import (
     test_total,
 )
 from tdprof.profile.frames import frame_stacks
+from tdprof.profile.hotspots import check_room
 from tdprof.profile.statistics import Z_95, holm, two_sided_p
 from tdprof.text import few
 
 _PERCENT = "percent of samples"
+_TABLES = 3  # as large as a report's, of what is compared
+_SPARE_METRICS = 1 << 19  # of all functions, besides one for each sample
 _TOPDOWN_EVENTS = (CPU_CYCLES, "INST_RETIRED")
 
 
@@ -140,13 +143,19 @@ def compare(
     noise = Noise.of_percent(noise_percent)
     stacks_a, stacks_b = frame_stacks(a), frame_stacks(b)
     functions = match_functions(a, b, stacks_a, stacks_b)
+    check_room(a, len(functions), "functions", len(events), tables=_TABLES)
     sides = Side(a, stacks_a, functions.row_of_a), Side(b, stacks_b, functions.row_of_b)
     compared = [_compare_event(sides, event, functions, basis, noise) for event in events]
     self_columns = [each.own for each in compared]
     program_columns = [each.total for each in compared if basis is Basis.RUN]
+    notes = [*_event_notes(a, b, events), *_metric_notes(findings_a, findings_b)]
     if findings_a and findings_b:
         rows = _Rows(findings_a, findings_b, functions)
-        self_columns += rows.functions(noise)
+        samples = len(a.samples.stack) + len(b.samples.stack)
+        if len(functions) * len(findings_a.functions.metrics) <= _SPARE_METRICS + samples:
+            self_columns += rows.functions(noise)
+        else:
+            notes.append(f"metrics of {len(functions):,} functions are too many to compare: the program's alone are")
         program_columns += rows.program(noise)
     (program, self_changes, inclusive_changes), tests = _judge(
         _table(program_columns, 1),
@@ -164,7 +173,7 @@ def compare(
         share_b=np.stack([each.share_b for each in compared], axis=1),
         common_factor=np.array([each.common_factor for each in compared]),
         tests=tests,
-        notes=[*_event_notes(a, b, events), *_metric_notes(findings_a, findings_b)],
+        notes=notes,
     )
 
 

@@ -23,13 +23,13 @@ def tree_csv(findings: Findings) -> Iterator[str]:
     return write_rows(heading, rows())
 
 
-def metric_csv(findings: Findings, row: int) -> Iterator[str]:
-    """A row for each metric of one function, of itself, with its callees, and of the program."""
-    scopes = (("itself", findings.functions, row), ("with callees", findings.inclusive, row))
+def metric_csv(findings: Findings, row: int | None) -> Iterator[str]:
+    """A row for each metric of one function, if it has any, of itself, with its callees, and of the program."""
+    known = () if row is None else (("itself", findings.functions, row), ("with callees", findings.inclusive, row))
     heading = ["metric", "scope", "value", "half_width", "units", "source", "samples", "significant"]
 
     def rows() -> Iterator[Sequence[Any]]:
-        for scope, table, index in (*scopes, ("program", findings.program, 0)):
+        for scope, table, index in (*known, ("program", findings.program, 0)):
             for name, value in table.row(index):
                 yield [name, scope, *_value_cells(value)]
 

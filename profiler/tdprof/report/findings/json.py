@@ -61,6 +61,7 @@ def program_json(findings: Findings) -> Json:
         "core": findings.catalog.name,
         "program": {"metrics": metrics_json(findings.program, 0), **diagnosis_json(findings.program_diagnosis)},
         "disagreements": list(findings.disagreements),
+        "functions_without_metrics": findings.left_out,
     }
 
 

@@ -21,6 +21,7 @@ from tdprof.report.metric_text import (
     bar_legend,
     doubt_legend,
     format_metric,
+    functions_left_out,
     level_1_bar,
     level_1_name,
     metric_cell,
@@ -78,6 +79,7 @@ def header_lines(profile: Profile, findings: Findings, unknown: list[UnknownSamp
         *doubts(profile, unknown),
         *_idle_groups(profile.topdown, findings),
         *map(printable, findings.disagreements),
+        *functions_left_out(findings),
     ]
     if told:
         lines.append(Text())

@@ -20,6 +20,7 @@ from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.intervals import Intervals, time_bins
 from tdprof.profile.statistics import Z_95
+from tdprof.report.metric_text import functions_left_out
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
 from tdprof.report.page.packing import COMPRESSION_LEVEL, Columns, Header, compressed_size, pack, shortened
@@ -320,7 +321,7 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         "catalog": _catalog(findings),
         "diagnoses": [{"path": path, "groups": groups, "advice": advice} for path, groups, advice in diagnoses],
         "programDiagnosis": program,
-        "disagreements": [printable(each) for each in findings.disagreements],
+        "disagreements": [*map(printable, findings.disagreements), *functions_left_out(findings)],
         "times": None if findings.times is None else _metric_times(findings.times),
     }
     return header, columns
