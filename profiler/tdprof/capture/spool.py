@@ -18,9 +18,12 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then;
                           with UNCERTAIN: stacks in rows of that interval may be wrong
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
+    spool/limit           what files of the recorded processes may take in the capture, bytes in decimal digits, where
+                          that is less than usual
     spool/sums.json       how long each of these was at the last drain, and the CRC-32 of all that; null: not known
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -50,6 +53,8 @@ AUX_FILE = "cpu{cpu}.{number}.aux"  # `number` tells apart the tasks of -p on on
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 << 10
 _COPIED_BYTES = 1 << 20  # at a time
+_LIMIT_BYTES = 20
+LIMIT_FILE = "limit"
 SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 
 # magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of
@@ -81,10 +86,22 @@ def _sum_on(fd: int, start: int, crc: int | None) -> tuple[int, int | None]:
     return size, crc
 
 
-class SpoolWriter:
-    """Append-only files of one recording. Use as a context manager."""
+def limit_of_files(capture: OwnFolder) -> int | None:
+    """What files of the recorded processes may take in a capture; None: as much as usual."""
+    with contextlib.suppress(OSError, ValueError), capture.subfolder(SPOOL_FOLDER) as spool:
+        return max(int(spool.read(LIMIT_FILE, _LIMIT_BYTES)), 0)
+    return None
 
-    def __init__(self, capture: OwnFolder) -> None:
+
+class SpoolWriter:
+    """Append-only files of one recording. Use as a context manager.
+
+    Args:
+        capture: has or gets them.
+        most_bytes_of_files: what `limit_of_files` says of it.
+    """
+
+    def __init__(self, capture: OwnFolder, most_bytes_of_files: int | None = None) -> None:
         self._capture = capture
         self._folders: dict[str, OwnFolder] = {}
         self._descriptors: dict[tuple[str, str], int] = {}
@@ -92,6 +109,9 @@ class SpoolWriter:
         self._sums_fd: int | None = None
         with self._folder(SPOOL_FOLDER).replacing(RESERVE_FILE) as file:
             file.write(bytes(RESERVE_BYTES))
+        if most_bytes_of_files is not None:
+            with self._folder(SPOOL_FOLDER).replacing(LIMIT_FILE) as file:
+                file.write(str(most_bytes_of_files).encode())
 
     def _folder(self, name: str) -> OwnFolder:
         if name not in self._folders:

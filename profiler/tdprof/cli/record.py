@@ -171,7 +171,7 @@ def _record(
 
             stay_small()
             writer = stack.enter_context(segments.writer(output, quiet=quiet))
-            options = replace(options, segments=Segments(segments.length(), writer))
+            options = replace(options, segments=Segments(segments.length(), writer, segments.most_bytes_of_files()))
             record_into = writer.open_next()
         else:
             path = output or Path(DEFAULT_OUTPUT)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = "tdprof.segments"
 # What a busy machine writes until a segment is cut and its tables are made has to fit in.
 _LEAST_MEGABYTES = 64
+_FILES_OF_ALL = 16  # a segment may take an eighth
 _EXAMPLE = "tdprof record -a -F 99 --switch-output=5m --max-size 2G"
 
 
@@ -90,6 +91,11 @@ class SegmentOptions:
                 status=2,
             )
         return size
+
+    def most_bytes_of_files(self) -> int | None:
+        """That files of the recorded processes (perf maps, deleted programs) may take in a segment."""
+        most = self.most_bytes()
+        return None if most is None else most // _FILES_OF_ALL
 
     def writer(self, output: Path | None, *, quiet: bool) -> "SegmentWriter":
         """Where segments go."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tdprof.capture.files import FILES_FOLDER, MOST_CODE_FILE_BYTES, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.perf_maps import times_name
+from tdprof.capture.spool import limit_of_files
 from tdprof.linux.clocks import is_older
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
@@ -45,7 +46,12 @@ def code_budget(folder: OwnFolder) -> CopyBudget:
     kept_bytes = 0
     with contextlib.suppress(FileNotFoundError), folder.subfolder(PERF_MAP_FOLDER) as files:
         kept_bytes = sum(files.stat(name).st_size for name in files.names())
-    return CopyBudget(max(_MOST_BYTES_OF_CODE - kept_bytes, 0), MOST_CODE_FILE_BYTES)
+    return CopyBudget(max(_bytes_within(folder, _MOST_BYTES_OF_CODE) - kept_bytes, 0), MOST_CODE_FILE_BYTES)
+
+
+def _bytes_within(folder: OwnFolder, usual_bytes: int) -> int:
+    limit_bytes = limit_of_files(folder)
+    return usual_bytes if limit_bytes is None else min(usual_bytes, limit_bytes)
 
 
 def save_run_time_code(
@@ -227,7 +233,7 @@ def save_files(
         What is not kept though it is there, a sentence each.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
-    budget, patience = CopyBudget(_MOST_BYTES_OF_FILES, _LARGEST_FILE), Patience()
+    budget, patience = CopyBudget(_bytes_within(folder, _MOST_BYTES_OF_FILES), _LARGEST_FILE), Patience()
     kept = {file.build_id for file in seen if _is_ours(file.path) and build_id_here(file.path) == file.build_id}
     notes = list[str]()
     for program in mapped:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MAP_LINE, MOST_STEPS, MapTimes, times_name
+from tdprof.capture.spool import limit_of_files
 from tdprof.linux.clocks import file_time_to_monotonic_ns
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.code_ranges import CodeRanges
@@ -105,23 +106,32 @@ class MapLog:
         self.text, self.steps, self._ranges = bytearray(), [], CodeRanges()
 
 
-def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[[int], bool]) -> None:
+def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[[int], bool]) -> list[str]:
     """Write the maps of followed processes into a capture, as far as it has none of them, and their times.
+
+    Returns:
+        What the capture has no room for, a sentence each.
 
     Raises:
         OSError: it cannot be written.
     """
     kept = [(pid, log, list(log.steps)) for pid, log in logs.items() if log.steps and follows(pid)]
     if not kept:
-        return
+        return []
+    left_out, room = list[str](), limit_of_files(folder)
     until_ns = time.monotonic_ns()
     with folder.subfolder(PERF_MAP_FOLDER, make=True) as files:
         for pid, log, steps in kept:
             name, text = f"perf-{pid}.map", bytes(log.text[: steps[-1][0]] if steps else b"")
             if not MAP_LINE.match(text) or files.has(name):  # no map; a JVM's, that was asked for it
                 continue
+            if room is not None and len(text) > room:
+                left_out.append(f"/tmp/{name} is not kept: too large for --max-size")
+                continue
+            room = room and room - len(text)
             with files.replacing(name) as file:
                 file.write(text)
             if log.is_timed:
                 with files.replacing(times_name(name)) as file:
                     file.write(MapTimes.of(text, steps, max(until_ns, steps[-1][1])).to_bytes())
+    return left_out

@@ -140,10 +140,15 @@ class CodeWatch:
         except BlockingIOError:
             return False
 
-    def save_maps(self, folder: OwnFolder, follows: Callable[[int], bool]) -> None:
+    @property
+    def maps_bytes(self) -> int:
+        """What `save_maps` writes, at most."""
+        return sum(len(log.text) for log in dict(self._maps).values())
+
+    def save_maps(self, folder: OwnFolder, follows: Callable[[int], bool]) -> list[str]:
         """Write what was read of maps into a capture; see `save_map_logs`."""
         logs = {pid: log for pid, log in dict(self._maps).items() if not _has_number_of_another(pid, log)}
-        save_map_logs(folder, logs, follows)
+        return save_map_logs(folder, logs, follows)
 
     def forget_all_but(self, running: Set[int]) -> None:
         """Follow no files of other processes than these; from the second time on, as last lines may be on their way."""

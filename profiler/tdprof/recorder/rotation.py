@@ -104,10 +104,12 @@ class Segments:
     Attributes:
         length: of a segment.
         sink: where they go.
+        most_bytes_of_files: that files of the recorded processes may take in each; None: as many as usual.
     """
 
     length: SegmentLength
     sink: SegmentSink
+    most_bytes_of_files: int | None = None
 
 
 @dataclass(slots=True)
@@ -129,6 +131,7 @@ class Rotation:
     def __init__(self, segments: Segments, margin_s: float) -> None:
         self._length = segments.length
         self._sink = segments.sink
+        self._most_bytes_of_files = segments.most_bytes_of_files
         self._margin_s = margin_s
         self._next: _Next | None = None
         self._leaving: _LeavingSegment | None = None
@@ -160,7 +163,7 @@ class Rotation:
         """
         shared = [*_SHARED, *(RING_FILE.format(cpu=cpu) for cpu in rings)]
         output = self._sink.open_next()
-        new = SpoolWriter(output.folder)
+        new = SpoolWriter(output.folder, self._most_bytes_of_files)
         shared_from = {name: spool.size(name) for name in shared}
         sampler.begin_segment(new)
         cgroups.look(new)
@@ -175,14 +178,17 @@ class Rotation:
         """See `SegmentSink`."""
         self._sink.make_room(coming_bytes)
 
-    def make_room_to_switch(self, spool: SpoolWriter) -> None:
-        """The same for what of ``spool`` the next segment has, too.
+    def make_room_to_switch(self, spool: SpoolWriter, maps_bytes: int) -> None:
+        """The same for what of ``spool`` the next segment has, too, and for perf maps.
 
         Raises:
             TdprofError: as `make_room`.
         """
         assert self._next
-        self._sink.make_room(sum(spool.size(name) - start for name, start in self._next.shared_from.items()))
+        if self._most_bytes_of_files is not None:
+            maps_bytes = min(maps_bytes, self._most_bytes_of_files)
+        tails = sum(spool.size(name) - start for name, start in self._next.shared_from.items())
+        self._sink.make_room(tails + maps_bytes)
 
     def switch(self, spool: SpoolWriter) -> tuple[OutputFolder, SpoolWriter, SnapshotThread]:
         """Begin the next segment, right after all was drained into ``spool``, which is closed.

@@ -261,7 +261,8 @@ class Run:
             self.manifest, notes=[*self.manifest.notes, *of_java, *([failure.message] if failure else [])]
         )
         try:
-            self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
+            left_out = self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
+            self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *left_out])
             write_manifest(self.folder, self.manifest)
             if self.rotation:
                 self.rotation.hand_over(self.mappings.held, waits=True)
@@ -362,7 +363,7 @@ class Run:
 
     def _begin_segment(self, rotation: Rotation, counts: list[Count | None]) -> None:
         """Right after a drain, before which the events were at ``counts``."""
-        rotation.make_room_to_switch(self.spool)
+        rotation.make_room_to_switch(self.spool, self.mappings.code.maps_bytes)
         at_cut = counted_between(counts, list(self.attached.counts()))
         now = self._counted(counts, at_cut)
         cut_ns = self.manifest.end_monotonic_ns
@@ -371,7 +372,8 @@ class Run:
         ended = self._with_totals(now)
         if self.snapshot:
             ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
-        self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
+        left_out = self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
+        ended = replace(ended, notes=[*ended.notes, *left_out])
         write_manifest(self.folder, ended)
         self._forget_ended()
         output, self.spool, self.snapshot = rotation.switch(self.spool)

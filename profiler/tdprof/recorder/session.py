@@ -74,7 +74,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         first.enter_context(opened.attached)
         stack.enter_context(opened.spe or contextlib.nullcontext())
         turns = _turns(options, opener, target, opened, stack)
-        spool = stack.enter_context(_open_spool(folder))
+        spool = stack.enter_context(_open_spool(folder, options))
         manifest = _first_manifest(options, describe_host(), sampling, target, chosen, opened, turns)
         run = Run(
             options,
@@ -289,9 +289,9 @@ def _within_rate_limit(options: RecordOptions) -> RecordOptions:
     return replace(options, rate=Rate(frequency_hz=limit), notes=[*options.notes, note])
 
 
-def _open_spool(folder: OwnFolder) -> SpoolWriter:
+def _open_spool(folder: OwnFolder, options: RecordOptions) -> SpoolWriter:
     try:
-        return SpoolWriter(folder)
+        return SpoolWriter(folder, options.segments.most_bytes_of_files if options.segments else None)
     except OSError as error:
         raise cannot_begin(folder, error) from error
 

@@ -14,6 +14,7 @@ import pytest
 from builders.waiting import wait_until
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MapTimes
+from tdprof.capture.spool import SpoolWriter
 from tdprof.linux import clocks
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import code_maps, code_watch
@@ -273,6 +274,21 @@ def test_lines_of_a_process_that_ended_are_not_those_of_the_next_of_its_number(
         watch.save_maps(folder, lambda pid: True)
     kept = {each.read_bytes() for each in capture.rglob("*.map")}
     assert kept == ({b"2000 20 h\n2000 20 i\n"} if is_seen_again else set())
+
+
+@pytest.mark.parametrize(("most_bytes", "is_kept"), [(None, True), (20, True), (19, False)])
+def test_a_map_for_which_a_segment_has_no_room_is_told(
+    tmp_path: Path, watch: CodeWatch, most_bytes: int | None, is_kept: bool
+) -> None:
+    append(tmp_path / f"perf-{os.getpid()}.map", b"1000 20 f\n1000 20 g\n")
+    watch.start()
+    watch.finish()
+    (tmp_path / "capture").mkdir()
+    assert watch.maps_bytes == 20
+    with OwnFolder.open(tmp_path / "capture") as folder, SpoolWriter(folder, most_bytes):
+        left_out = watch.save_maps(folder, lambda pid: True)
+    assert bool(list((tmp_path / "capture").rglob("*.map"))) == is_kept
+    assert left_out == [f"/tmp/perf-{os.getpid()}.map is not kept: too large for --max-size"] * (not is_kept)
 
 
 def test_what_is_no_map_is_not_kept(tmp_path: Path, watch: CodeWatch) -> None:

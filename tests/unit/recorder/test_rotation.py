@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tdprof.capture.output_folder import OutputFolder
-from tdprof.capture.spool import STACKS_FILE, SpoolWriter
+from tdprof.capture.spool import STACKS_FILE, SpoolWriter, limit_of_files
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
 from tdprof.recorder.rotation import Rotation, SegmentLength, Segments, parse_segment_length, parse_size
@@ -88,14 +88,15 @@ def test_a_segment_is_the_last_where_the_next_finds_the_disk_full(
 def test_what_two_segments_have_finds_its_room_before_it_is_written_twice(tmp_path: Path) -> None:
     with OutputFolder(tmp_path / "first") as first, OutputFolder(tmp_path / "second") as second:
         sink = Mock(open_next=lambda: second, make_room=Mock(side_effect=TdprofError("too little")))
-        rotation = Rotation(Segments(SegmentLength(seconds=1), sink), 0.1)
+        rotation = Rotation(Segments(SegmentLength(seconds=1), sink, 20), 0.1)
         spool = SpoolWriter(first.make())
         second.make()
         os.write(spool.descriptor(STACKS_FILE), bytes(100))
         rotation.prepare(spool, Mock(), Mock(), [], [])
         os.write(spool.descriptor(STACKS_FILE), bytes(1000))
         with pytest.raises(TdprofError, match="too little"):
-            rotation.make_room_to_switch(spool)
+            rotation.make_room_to_switch(spool, 30)
+        assert limit_of_files(second.folder) == 20
         rotation.close()
         spool.close()
-    sink.make_room.assert_called_once_with(1000)
+    sink.make_room.assert_called_once_with(1020)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.llvm_symbolizer import stacks_with_scopes
+from tdprof.capture.spool import SpoolWriter
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.recorder.artefacts import save_run_time_code
@@ -192,6 +193,17 @@ def test_only_what_looks_like_a_dump_is_copied(tmp_path):
             f"{tmp_path}/jit-8.dump of process 8 is not used: not a regular file"
         ]
     assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]
+
+
+def test_a_dump_for_which_a_segment_has_no_room_is_not_copied(tmp_path: Path) -> None:
+    dump, target = tmp_path / "jit-7.dump", tmp_path / "capture"
+    dump.write_bytes(DUMP)
+    target.mkdir()
+    with OwnFolder.open(target) as folder, SpoolWriter(folder, len(DUMP) - 1):
+        assert save_run_time_code(folder, [], [(7, str(dump))]) == [
+            f"{dump} of process 7 is not used: too large to be kept"
+        ]
+    assert not list(target.rglob("jit-7.dump"))
 
 
 @pytest.mark.parametrize("name", ["jit-42.dump", "perf-42.map"])
