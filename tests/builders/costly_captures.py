@@ -283,7 +283,7 @@ def addresses_without_names(folder: Path, size: int) -> list[str]:
     return _report(folder)
 
 
-def _compiled_java(folder: Path, size: int, scopes: int) -> list[str]:
+def _compiled_java(folder: Path, size: int, scopes: int) -> None:
     """Calls inlined sixty deep, at each of many addresses; so many scopes in all."""
     addresses = np.arange(0x1000, 0x1000 + size // 4, dtype=np.uint64)
     lists = pa.ListArray.from_arrays(pa.array([0, len(addresses)], pa.int32()), pa.array(addresses))
@@ -301,17 +301,24 @@ def _compiled_java(folder: Path, size: int, scopes: int) -> list[str]:
     data = JavaHeader(0, is_everywhere=True).to_bytes() + method.to_bytes() + code.to_bytes()
     (maps / code_name(42)).write_bytes(data)
     (maps / "perf-42.map").write_text(f"1000 {size:x} void A.f()\n")
-    return _report(folder)
 
 
 @builder
 def java_calls_inlined_deep(folder: Path, size: int) -> list[str]:
-    return _compiled_java(folder, size, 1)
+    _compiled_java(folder, size, 1)
+    return _report(folder)
 
 
 @builder
 def java_calls_inlined_deep_apart(folder: Path, size: int) -> list[str]:
-    return _compiled_java(folder, size, size // 64)
+    _compiled_java(folder, size, size // 64)
+    return _report(folder)
+
+
+@builder
+def java_calls_inlined_deep_as_pprof(folder: Path, size: int) -> list[str]:
+    _compiled_java(folder, size, size // 64)
+    return tdprof("export", "--to", "pprof", "-o", folder.parent / "out.pb.gz", folder)
 
 
 def _write_functions(folder: Path, count: int, event: np.ndarray, events: int = 1) -> None:

@@ -1,5 +1,6 @@
 """Mappings, functions and locations of a pprof file."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -64,27 +65,21 @@ def add_code(message: pb.Profile, profile: Profile, strings: StringTable) -> Sta
         )
 
     addresses = _runtime_addresses(profile).tolist()
-    lines = [
-        pb.Line(function_id=first_function + function, line=line)
-        for function, line in zip(locations.frame_function.tolist(), locations.frame_line.tolist(), strict=True)
-    ]
-    bounds = locations.frame_start.tolist()
+    lines = zip(locations.frame_function.tolist(), locations.frame_line.tolist(), strict=True)
+    frames = np.diff(locations.frame_start.astype(np.int64)).tolist()
     of_location = mapping_id[locations.mapped_file].tolist()
     for row, address in enumerate(addresses):
-        message.location.add(
-            id=first_location + row,
-            mapping_id=of_location[row],
-            address=address,
-            line=lines[bounds[row] : bounds[row + 1]],
-        )
+        location = message.location.add(id=first_location + row, mapping_id=of_location[row], address=address)
+        for function, line in itertools.islice(lines, frames[row]):
+            location.line.add(function_id=first_function + function, line=line)
 
     no_stack = first_location + len(addresses)
     if np.any(np.diff(profile.stacks.start.astype(np.int64)) == 0):
         function = first_function + len(functions.name)
         message.function.add(id=function, name=strings[NO_STACK], system_name=strings[NO_STACK])
         message.location.add(id=no_stack, line=[pb.Line(function_id=function)])
-    location = profile.stacks.location.astype(np.int64) + first_location
-    return StackIds(location.tolist(), profile.stacks.start.tolist(), [no_stack])
+    of_stacks = profile.stacks.location.astype(np.int64) + first_location
+    return StackIds(of_stacks.tolist(), profile.stacks.start.tolist(), [no_stack])
 
 
 def _main_first(profile: Profile) -> list[int]:
