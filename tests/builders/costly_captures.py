@@ -236,6 +236,12 @@ def files_with_a_sample_each(folder: Path, size: int) -> list[str]:
 
 
 @builder
+def files_with_a_sample_each_archived(folder: Path, size: int) -> list[str]:
+    files_with_a_sample_each(folder, size)
+    return tdprof("archive", folder)
+
+
+@builder
 def many_events(folder: Path, size: int) -> list[str]:
     """As many events as fit, each of which has a row and a column of its own."""
     write_capture(folder, events=size // 150)

@@ -1,5 +1,6 @@
 """The arrays that columns are made of."""
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -23,3 +24,10 @@ def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
     is_first[1:] = ordered[1:] != ordered[:-1]
     found: NDArray[_Number] = ordered[is_first]
     return found
+
+
+def rows_by_number(numbers: NDArray[np.integer]) -> Iterator[tuple[int, I64]]:
+    """Each number there is, in order, and the rows that have it."""
+    order = np.argsort(numbers, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else ():
+        yield int(numbers[rows[0]]), rows

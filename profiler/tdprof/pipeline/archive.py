@@ -12,7 +12,7 @@ from tdprof.capture.tables import COPY_AGAIN, has_table, read_table, replace_tab
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, Locations, MappedFile
-from tdprof.model.arrays import I32, U64, distinct
+from tdprof.model.arrays import I32, U64, distinct, rows_by_number
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.pipeline.finish import finish_capture
 from tdprof.pipeline.opened import OpenCapture
@@ -67,8 +67,8 @@ def _sampled_addresses(capture: OpenCapture) -> Iterator[tuple[MappedFile, U64]]
         recorded.append((files, *attribute_addresses(addresses, pids, time_ns, files, capture.spaces)))
     wanted: dict[MappedFile, list[U64]] = {}
     for mapped_files, file_of, address in recorded:
-        for number in distinct(file_of[file_of >= 0]).tolist():
-            if mapped_files[number].kind is FileKind.ELF:
-                wanted.setdefault(mapped_files[number], []).append(address[file_of == number])
+        for number, rows in rows_by_number(file_of):
+            if number >= 0 and mapped_files[number].kind is FileKind.ELF:
+                wanted.setdefault(mapped_files[number], []).append(address[rows])
     for file, parts in wanted.items():
         yield file, distinct(np.concatenate(parts))

@@ -1,14 +1,14 @@
 """Gives locations their names: what symbol sources found for each mapped file, as one set of tables."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
-from tdprof.model.arrays import I32, I64, U8, U32, U64
+from tdprof.model.arrays import I32, I64, U8, U32, U64, rows_by_number
 from tdprof.model.profile import FunctionTable, LocationTable
 from tdprof.profile.frames import as_column
 
@@ -71,7 +71,7 @@ def name_locations(
     counts = np.ones(len(file), np.int64)
     parts: list[_Part] = []
     apart = _MOST_UNKNOWN
-    for index, rows in _by_file(file):
+    for index, rows in rows_by_number(file):
         if index < -1:
             reason[rows] = Unknown.KNOWN
             parts.append(_Part(rows, functions.number_unknown([markers[-2 - index]] * len(rows), -1), _no_lines(rows)))
@@ -102,13 +102,6 @@ def name_locations(
         is_guess=np.zeros(len(address), bool),
     )
     return functions.table(demangle), location_table
-
-
-def _by_file(file: I32) -> Iterator[tuple[int, I64]]:
-    """Each number there is, in order, and the rows that have it."""
-    order = np.argsort(file, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
-        yield int(file[rows[0]]), rows
 
 
 def _reasons(reason: U8) -> list[str]:

@@ -19,7 +19,7 @@ from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
-from tdprof.model.arrays import I64, U64
+from tdprof.model.arrays import I64, U64, rows_by_number
 from tdprof.symbolize.locations import SourcePlace, combine_locations, with_places
 
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
@@ -151,9 +151,7 @@ class JavaCodeIndex:
             which: the number of the last code that begins there or before.
         """
         scopes = np.zeros(len(addresses), np.int64)
-        order = np.argsort(which, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(order) else ():
-            number = int(which[rows[0]])
+        for number, rows in rows_by_number(which):
             code = self._codes[number]
             places = np.frombuffer(code.places, _PLACE, len(code.places) // _PLACE.itemsize)
             if len(places) < 2:  # the last one only ends the table

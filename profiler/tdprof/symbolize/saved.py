@@ -14,6 +14,7 @@ from tdprof.symbolize.locations import combine_locations, unknown_locations
 
 _SCHEMA = pa.schema([*SYMBOLS, *SYMBOL_EXTENT])
 _FRAME = SYMBOLS.field("frames").type.value_type
+_FILES_AT_ONCE = 256  # a table of a single row takes 10 kB
 
 
 def make_symbol_table(found: Sequence[tuple[MappedFile, U64, Locations]]) -> pa.Table:
@@ -22,7 +23,9 @@ def make_symbol_table(found: Sequence[tuple[MappedFile, U64, Locations]]) -> pa.
     Args:
         found: for each file the file offsets that were looked up, and what was found there.
     """
-    return pa.concat_tables([_SCHEMA.empty_table(), *(_rows_of(*one) for one in found)])
+    parts = (found[first : first + _FILES_AT_ONCE] for first in range(0, len(found), _FILES_AT_ONCE))
+    tables = (pa.concat_tables([_rows_of(*one) for one in part]).combine_chunks() for part in parts)
+    return pa.concat_tables([_SCHEMA.empty_table(), *tables])
 
 
 def _rows_of(file: MappedFile, offsets: U64, locations: Locations) -> pa.Table:
