@@ -120,7 +120,7 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
 	python->bytes = 0;
 	python->count = 0;
 	python->subinterpreters = 0;
-	python->stack.pid = runtime->process;
+	python->stack.process = runtime->process;
 	python->stack.is_cut = 0;
 }
 
@@ -162,7 +162,7 @@ static __always_inline void search_python(const struct python_runtime *runtime, 
 static __always_inline void send_program(struct python_runtime *runtime, struct python_stack *stack)
 {
 	stack->stack = 0;
-	stack->pid = runtime->process;
+	stack->process = runtime->process;
 	stack->count = 1;
 	stack->is_cut = 0;
 	stack->frame[0].code = runtime->first_interpreter;

@@ -97,10 +97,10 @@ struct python_frame {
 
 /* The Python frames of a stack on their way to user space, leaf first. */
 struct python_stack {
-	__u64 stack;  /* what sample_key refers to the whole stack by */
-	__u32 pid;    /* `process` of its CPython */
-	__u16 count;  /* frames that follow */
-	__u16 is_cut; /* there are more */
+	__u64 stack;   /* what sample_key refers to the whole stack by */
+	__u32 process; /* that of its CPython */
+	__u16 count;   /* frames that follow */
+	__u16 is_cut;  /* there are more */
 	struct python_frame frame[PYTHON_SLOTS];
 };
 
@@ -117,7 +117,7 @@ struct python_stack {
 /* A code object on its way to user space, sent when it is first met. */
 struct python_code {
 	__u64 code;
-	__u32 pid; /* as above */
+	__u32 process; /* as above */
 	__u32 first_line;
 	__u32 line_bytes; /* of the line table, of which at most MOST_LINE_BYTES follow */
 	__u16 name_bytes; /* that could be read of each object */

@@ -132,7 +132,7 @@ static __always_inline void note_code(const struct python_runtime *runtime, stru
 	if (was_sent(identity))
 		return;
 	sent->code = identity;
-	sent->pid = python->stack.pid;
+	sent->process = python->stack.process;
 	sent->first_line = 0;
 	walk_read_user(&sent->first_line, sizeof(sent->first_line), (void *)(object + runtime->code_line));
 	sent->path_bytes = read_some(sent->path, PYTHON_PATH_BYTES, python->name[0]);

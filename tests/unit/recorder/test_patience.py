@@ -65,6 +65,7 @@ def test_an_answer_that_comes_too_late_is_discarded(monkeypatch: pytest.MonkeyPa
     assert discarded == [True]
     with pytest.raises(TimeoutError):
         patience.late[1].result(0, "it")
+    monkeypatch.setattr(module, "_LEAST_S", PATIENCE_S)  # what is used up by now
     assert patience.ask(1, lambda: False, discarded.append) is False
     assert discarded == [True]
 

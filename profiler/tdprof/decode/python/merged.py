@@ -80,13 +80,7 @@ class PythonFrames:
         frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
         is_cut = (row >= 0) & self._stacks.is_cut[row]
         self.unordered += int((is_cut & (frame_count == 0)).sum())
-        frame_owner = np.repeat(np.arange(stacks), frame_count)
-        before = np.cumsum(frame_count) - frame_count
-        within = np.arange(len(frame_owner)) - before[frame_owner]
-        frame = self._stacks.start[row[frame_owner]] + within
-        entries = self._stacks.frames["is_entry"][frame].astype(np.int64)
-        run = np.cumsum(entries) - entries
-        run -= run[before[frame_owner]] if len(run) else run
+        frame_owner, within, frame, run = self._runs(row, frame_count)
         # The outermost ends a run even where nothing says so.
         runs = np.zeros(stacks, np.int64)
         np.maximum.at(runs, frame_owner, run + 1)
@@ -129,6 +123,17 @@ class PythonFrames:
         walk["end"][has_greenlet] = StackEnd.COMPLETE
         walk["end"][has_rest & ((last < _LAST) | (walk["end"] == StackEnd.COMPLETE))] = StackEnd.TOO_DEEP
         return replace(batch, walk=walk, start=start, address=address)
+
+    def _runs(self, row: I64, frame_count: I64) -> tuple[I64, I64, I64, I64]:
+        """Of the Python frames of all stacks: whose each is, its place in that stack, its number, and its run's."""
+        owner = np.repeat(np.arange(len(row)), frame_count)
+        before = np.cumsum(frame_count) - frame_count
+        within = np.arange(len(owner)) - before[owner]
+        frame = self._stacks.start[row[owner]] + within
+        entries = self._stacks.frames["is_entry"][frame].astype(np.int64)
+        run = np.cumsum(entries) - entries
+        run -= run[before[owner]] if len(run) else run
+        return owner, within, frame, run
 
     def _greenlets(self, called_from: U64, row: I64, owner: I64, position: I64, loops: I64) -> tuple[I64, I64]:
         """(int64[stacks], int64[stacks]): how many loops of each stack are the running greenlet's, and its last frame.
