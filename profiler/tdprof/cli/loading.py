@@ -101,7 +101,7 @@ def load_with_findings(
     if profile.topdown is None and not with_spe:
         return profile, None
     with waiting("adding up metrics") as capture.progress:
-        findings = find_findings(profile, by_time=by_time)
+        profile, findings = _find_findings(profile, by_time=by_time)
         if with_spe:
             # Only now: SPE's part of the program is not needed for anything else.
             from tdprof.pipeline.spe_columns import join_spe
@@ -115,12 +115,20 @@ def load_with_findings(
         return calibrated(profile), findings
 
 
+def _find_findings(profile: Profile, part: Profile | None = None, *, by_time: bool) -> tuple[Profile, Findings | None]:
+    """The profile, or its part, and its metrics; with a reason and without them where its catalog cannot be read."""
+    try:
+        return part or profile, find_findings(profile, part=part, by_time=by_time)
+    except TdprofError as error:
+        return (part or profile).without(f"no metrics: {error.message}"), None
+
+
 def _part_with_findings(profile: Profile, selection: Selection, *, by_time: bool) -> tuple[Profile, Findings | None]:
     if profile.topdown is None or why_no_metrics(profile, selection):
         return select(calibrated(profile), selection), None
     part = select(profile, selection)
     with waiting("adding up metrics"):
-        findings = find_findings(profile, part=part, by_time=by_time)
+        part, findings = _find_findings(profile, part, by_time=by_time)
     part = calibrated(part, profile)
     # In the note on what was chosen, which `annotate` shows as well.
     chosen, *others = part.notes
