@@ -41,3 +41,7 @@ def test_with_a_catalog_that_cannot_be_read_there_is_all_but_metrics(tmp_path: P
     report = json.loads(result.stdout)
     assert any("no metrics: catalog of the capture: not JSON" in note for note in report["notes"])
     assert "parse_request" in {row["name"] for row in report["functions"]}
+    result = CliRunner().invoke(cli, ["report", str(tmp_path / "shop.capture"), "--json", "--time", "0s-3s"])
+    chosen, unread, *_ = json.loads(result.stdout)["notes"]
+    assert "0s" in chosen
+    assert "no metrics" in unread

@@ -101,7 +101,9 @@ def load_with_findings(
     if profile.topdown is None and not with_spe:
         return profile, None
     with waiting("adding up metrics") as capture.progress:
-        profile, findings = _find_findings(profile, by_time=by_time)
+        findings, why_none = _find_findings(profile, by_time=by_time)
+        if why_none:
+            profile = profile.without(why_none)
         if with_spe:
             # Only now: SPE's part of the program is not needed for anything else.
             from tdprof.pipeline.spe_columns import join_spe
@@ -115,12 +117,12 @@ def load_with_findings(
         return calibrated(profile), findings
 
 
-def _find_findings(profile: Profile, part: Profile | None = None, *, by_time: bool) -> tuple[Profile, Findings | None]:
-    """The profile, or its part, and its metrics; with a reason and without them where its catalog cannot be read."""
+def _find_findings(profile: Profile, part: Profile | None = None, *, by_time: bool) -> tuple[Findings | None, str]:
+    """Metrics, or why there are none though they were recorded: the recording's catalog cannot be read."""
     try:
-        return part or profile, find_findings(profile, part=part, by_time=by_time)
+        return find_findings(profile, part=part, by_time=by_time), ""
     except TdprofError as error:
-        return (part or profile).without(f"no metrics: {error.message}"), None
+        return None, f"no metrics: {error.message}"
 
 
 def _part_with_findings(profile: Profile, selection: Selection, *, by_time: bool) -> tuple[Profile, Findings | None]:
@@ -128,11 +130,13 @@ def _part_with_findings(profile: Profile, selection: Selection, *, by_time: bool
         return select(calibrated(profile), selection), None
     part = select(profile, selection)
     with waiting("adding up metrics"):
-        part, findings = _find_findings(profile, part, by_time=by_time)
+        findings, why_none = _find_findings(profile, part, by_time=by_time)
     part = calibrated(part, profile)
     # In the note on what was chosen, which `annotate` shows as well.
     chosen, *others = part.notes
-    return replace(part, notes=["; ".join([chosen, *turns_doubt(part, profile)]), *others]), findings
+    unread = [why_none] if why_none else []
+    notes = ["; ".join([chosen, *turns_doubt(part, profile)]), *unread, *others]
+    return replace(part, notes=notes, unreadable=[*part.unreadable, *unread]), findings
 
 
 def with_function_operations(
