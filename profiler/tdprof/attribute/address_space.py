@@ -4,7 +4,6 @@ An address space is a process between two execs. Forked children share their par
 child's space only holds what it mapped itself and points at its parent's for the rest.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tdprof.attribute.process_history import replay
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.profile.frames import group_rows, number_values
+from tdprof.values import dataclass
 
 _NONE = -1
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackPlaces
+from tdprof.values import dataclass
 
 _FIRST_CAPACITY = 3 << 12  # places; three quarters of the slots
 

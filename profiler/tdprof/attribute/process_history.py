@@ -3,13 +3,13 @@ as many as a file has bytes."""
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.values import dataclass
 
 _NONE = -1
 _ROWS_AT_ONCE = 1 << 16

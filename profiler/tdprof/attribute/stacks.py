@@ -1,7 +1,6 @@
 """Raw call chains into stacks of locations: each address becomes a mapped file and an offset in it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.frames import number_pairs, number_values
+from tdprof.values import dataclass
 
 # The outermost frame was reached; or how the kernel walks, which does not tell.
 _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)

@@ -6,8 +6,9 @@ JVM has them; ``symbolize.java_code`` looks up in them what is asked for.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from tdprof.values import dataclass
 
 NO_METHOD = 0xFFFFFFFF
 _HEADER = struct.Struct("<8sBB6x")  # magic; see JavaHeader

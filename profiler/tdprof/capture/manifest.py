@@ -7,7 +7,7 @@ import os
 import types
 import typing
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.duty import DutyInfo
 from tdprof.model.events import MOST_EVENTS, EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
+from tdprof.values import dataclass
 
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
 SCHEMA_VERSION = 1

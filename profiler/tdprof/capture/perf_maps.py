@@ -7,8 +7,9 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
+
+from tdprof.values import dataclass
 
 MAP_LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)[\r\n]", re.MULTILINE)
 MOST_STEPS = 1 << 16

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from tdprof.catalog.folder import catalog_folder
 from tdprof.catalog.load import load_catalog
 from tdprof.catalog.midr import CoreType, Midr, Revision, parse_revision
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 # Used for a core that has no catalog of its own: only events that Arm's architecture defines.
 ARCHITECTURAL = "armv8-pmuv3"

@@ -1,10 +1,10 @@
 """The values a catalog holds: events, metrics, groups and the methodology tree of one core."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from tdprof.catalog.expression import Expression
+from tdprof.values import dataclass
 
 CPU_CYCLES = "CPU_CYCLES"
 INST_RETIRED = "INST_RETIRED"

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from tdprof.values import dataclass
 
 # Both limits are far above any published formula; they keep a hostile one from exhausting the stack.
 MAX_FORMULA_CHARACTERS = 4096

@@ -1,10 +1,10 @@
 """MIDR_EL1, the register that says which core this is, and where Linux shows it."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 SYSFS = Path("/sys")
 

@@ -1,9 +1,9 @@
 """The methodology tree as lines, in the order in which one drills down."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tdprof.catalog.entries import Catalog
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Nothing slow is loaded here: help, and what is typed wrong, are said at once.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
 from tdprof.model.time_range import parse_time_ranges
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest

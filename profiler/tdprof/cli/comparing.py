@@ -1,7 +1,7 @@
 """Two captures compared and printed, for `tdprof diff`, and what speaks against comparing them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from tdprof.profile.wakers import with_wakers_alone
 from tdprof.report.comparison.csv import render_csv
 from tdprof.report.comparison.json import render_json
 from tdprof.report.comparison.text import describe_breach, render_text
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

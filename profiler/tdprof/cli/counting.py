@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +33,7 @@ from tdprof.report.counts.csv import format_csv
 from tdprof.report.counts.json import format_json, measurement_json, metrics_json
 from tdprof.report.counts.text import MetricSelection, format_events, format_metrics
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"

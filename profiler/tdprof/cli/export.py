@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,6 +14,7 @@ from tdprof.cli.output import result_file, standard_output, waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import EVERYTHING, Selection, SymbolOptions
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest

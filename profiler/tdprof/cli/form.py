@@ -3,7 +3,6 @@
 import functools
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 
 from tdprof.cli.output import PIPE_COLUMNS, Render, print_rendered, standard_output
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 DEFAULT_LIMIT = 40  # rows of a table
 # Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.

@@ -6,11 +6,11 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 HOST = "127.0.0.1"
 # A page of another site can make its own name lead here (DNS rebinding), but its requests carry that name. The port may

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from tdprof.cli.option_groups import adding, list_option
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.recorder.targets import Rate

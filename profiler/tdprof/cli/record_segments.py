@@ -1,7 +1,6 @@
 """`tdprof record --switch-output` and what goes with it: a recording without end, in segments."""
 
 import gc
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ import click
 
 from tdprof.cli.option_groups import adding
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.cli.segments import SegmentWriter

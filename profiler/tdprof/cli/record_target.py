@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from tdprof.cli.option_groups import adding, list_option
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

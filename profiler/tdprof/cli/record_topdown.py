@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import click
 from tdprof.cli.option_groups import adding, list_option
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.pipeline.plan import SamplingPlan

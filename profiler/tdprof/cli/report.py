@@ -1,7 +1,6 @@
 """`tdprof report`: hotspots by function or source line, why they are slow, and the program's methodology tree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from tdprof.cli.capture_options import Input, capture_argument, find_input, sele
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Form, Output, output_options
 from tdprof.errors import TdprofError
 from tdprof.model.choices import By, GroupKind, Order, Selection, SymbolOptions
+from tdprof.values import dataclass
 
 _HELP = """Print where a capture's samples fell: hotspots, highest self share first.
 

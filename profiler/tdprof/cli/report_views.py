@@ -4,7 +4,6 @@ Each view loads what it needs when it is asked for: together they take a tenth o
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +16,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.profile.text import render_text, rows_beyond_nothing
+from tdprof.values import dataclass
 
 # Prose in a pipe is wrapped all the same.
 PIPE_TEXT_COLUMNS = 160

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +16,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 # A segment may take this part of what all may; and while one is finished, its raw records and its tables are there.
 OF_ALL = 8

@@ -4,7 +4,6 @@ import ctypes
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from tdprof.linux.file_bytes import FileBytes, open_regular
 from tdprof.model.arrays import U64
 from tdprof.native.bpf_stacks import BpfStacksResult
 from tdprof.native.library import load_native
+from tdprof.values import dataclass
 
 _Batch = TypeVar("_Batch")
 

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from tdprof.model.arrays import U32, U64
 from tdprof.native.bpf_stacks import BpfCopies, BpfStacksResult
 from tdprof.native.library import load_native
 from tdprof.unwind.walk import Walked
+from tdprof.values import dataclass
 
 REGISTERS = 17
 HEADER_BYTES = 32 + 8 * REGISTERS

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from tdprof.decode.perf.columns import SIDE_BAND, SideBand, Table
 from tdprof.decode.perf.layout import MISC_COMM_EXEC
 from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.linux.perf_abi import RecordType
+from tdprof.values import dataclass
 
 _OF_PROCESSES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM, RecordType.FORK, RecordType.EXIT)
 # What a line raises that is not what it should be.

@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -44,6 +44,7 @@ from tdprof.model.duty import SPE
 from tdprof.model.events import Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 _CHUNK_BYTES = 16 << 20
 _SPE_RING = re.compile(SPE_RING_FILE.format(cpu="[0-9]+", number="([0-9]{1,9})").replace(".", "[.]"))

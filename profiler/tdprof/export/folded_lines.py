@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,6 +11,7 @@ from tdprof.model.arrays import I64, U32, U64
 from tdprof.model.profile import FrameStacks
 from tdprof.native.library import load_native
 from tdprof.native.stacks import FoldedColumns, StackNames
+from tdprof.values import dataclass
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 14  # where nothing was compiled

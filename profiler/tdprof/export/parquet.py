@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from tdprof.export.parquet_chunks import (
 )
 from tdprof.export.thrift_compact import I64, LIST, STRUCT, CompactReader, Struct, write_struct
 from tdprof.native.library import load_native
+from tdprof.values import dataclass
 
 _MAGIC = b"PAR1"
 _COMPRESSION_LEVEL = 1  # the next ones cost more than they save

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from tdprof.export.thrift_compact import BINARY, I32, I64, LIST, STRUCT, Struct, write_struct, write_unsigned
 from tdprof.native.parquet_page import ParquetColumn, ParquetPage
+from tdprof.values import dataclass
 
 CHUNK_DATA_OFFSET, CHUNK_INDEX_OFFSET, CHUNK_DICTIONARY_OFFSET = 9, 10, 11
 CHUNK_UNCOMPRESSED_BYTES, CHUNK_BYTES = 6, 7

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
@@ -13,6 +12,7 @@ from tdprof.model.arrays import U64
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import NO_STACK, group_rows
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 
 class StringTable:

@@ -11,12 +11,12 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from tdprof.errors import TdprofError
 from tdprof.export import otlp, pprof_pb2
 from tdprof.export.wire import field, text
+from tdprof.values import dataclass
 
 # Pyroscope's usual limit on a profile (max_profile_size_bytes), before compression.
 MOST_BYTES = 4 << 20

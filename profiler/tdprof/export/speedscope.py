@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +16,7 @@ from tdprof.profile.call_tree import call_tree, widest_first, with_roots
 from tdprof.profile.frames import frame_stacks, group_rows, merge_stacks, thread_labels
 from tdprof.profile.guesses import marked_names
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 UNITS = {Unit.NANOSECONDS: "nanoseconds", Unit.BYTES: "bytes", Unit.COUNT: "none"}

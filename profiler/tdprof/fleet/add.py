@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tdprof.errors import TdprofError
@@ -12,6 +12,7 @@ from tdprof.fleet.recordings import identities, superseded
 from tdprof.fleet.sources import UnreachableError, read_source_manifest
 from tdprof.fleet.store import Rejection, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

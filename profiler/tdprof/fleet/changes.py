@@ -1,7 +1,7 @@
 """What differs between two sides of a store, releases for instance, with hosts as the sample."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from tdprof.profile.compare.conditions import Breach, Condition
 from tdprof.profile.compare.significance import FAMILY_ERROR
 from tdprof.profile.statistics import benjamini_hochberg, holm, student_95, two_sided_p
 from tdprof.text import few
+from tdprof.values import dataclass
 
 _CELLS = 1 << 21  # of functions times hosts at once
 

@@ -1,7 +1,6 @@
 """What is in a store, and what is wrong with it; what can go, goes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from tdprof.fleet.rollup import content_of
 from tdprof.fleet.schema import KINDS, OPTIONAL
 from tdprof.fleet.shared_texts import row_text_bytes
 from tdprof.fleet.store import MANY, Rejection, Stem, Store
+from tdprof.values import dataclass
 
 _MOST_TEXT_BYTES = 128 << 20  # of a recording, each row's; that of a program of very long names has half of that
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ import distributed
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Work
 from tdprof.fleet.own_process import do_in_own_process
+from tdprof.values import dataclass
 
 _CONNECT_S, _WORKERS_S, _LOOK_S = 15, 60, 5
 # A task is taken up again so often when its worker dies, before what it reads is suspected.

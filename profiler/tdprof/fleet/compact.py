@@ -5,7 +5,6 @@ before what it takes the place of goes. Done by several, or again, it leaves the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from tdprof.fleet.shared_texts import distinct_texts, is_any_of, numbers_of
 from tdprof.fleet.spans import Span, day_of, plan_spans
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.fleet.sums import Group, SumsWriter, add_event_counts, is_too_much, join_sums
+from tdprof.values import dataclass
 
 _FILES_AT_ONCE = 64
 

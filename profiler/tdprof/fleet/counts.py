@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 from tdprof.errors import TdprofError
 from tdprof.fleet.shared_texts import distinct_texts
 from tdprof.model.arrays import I64
+from tdprof.values import dataclass
 
 FUNCTION_KEYS = ["module", "function", "file", "is_kernel", "is_ambiguous"]
 VALUES = ["self_weight", "total_weight", "self_samples", "total_samples"]

@@ -1,8 +1,9 @@
 """The seam to what runs the work: five calls, behind which captures are read here or on a cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from tdprof.values import dataclass
 
 Work = Callable[[Sequence[str], str], bytes]  # sources, options as JSON: what `roll_up_captures` does
 

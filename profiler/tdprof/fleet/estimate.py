@@ -8,13 +8,13 @@ much the ratio follows it.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import Estimates, Stratum
 from tdprof.profile.statistics import Z_95, student_95, wilson_95
+from tdprof.values import dataclass
 
 # Below, the scatter between hosts is known too badly to say anything of it.
 FEWEST_HOSTS = 5

@@ -1,7 +1,6 @@
 """The call paths of a store as one profile, for the page, pprof and all other exports."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from tdprof.model.profile import (
 )
 from tdprof.profile.frames import merge_stacks
 from tdprof.text import few, plural
+from tdprof.values import dataclass
 
 _FILES_AT_ONCE = 64  # whose paths are merged together
 _ID_BITS = 32

@@ -5,7 +5,7 @@ twice, once for the histograms of all hosts together, once for what each host ha
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FleetLatencies, SetAside
 from tdprof.model.spe import QUANTILES
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 _FILES_AT_ONCE = 64
 _CYCLES_BITS = 16

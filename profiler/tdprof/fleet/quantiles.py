@@ -5,14 +5,13 @@ through the distribution: no density has to be guessed. What hosts have above a 
 of those that have most of it were seen the quantile lies low, more lies above it, and the interval is longer upwards.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.fleet.estimate import FEWEST_HOSTS, FEWEST_SAMPLES
 from tdprof.model.arrays import F64, I64
 from tdprof.profile.statistics import Z_95, student_95
+from tdprof.values import dataclass
 
 _ROUNDING = 1e-9  # of sums of weights, far below one operation of any that are counted
 

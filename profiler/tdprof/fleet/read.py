@@ -3,7 +3,6 @@
 import functools
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from tdprof.fleet.sums import ChosenSums, add_chosen, choose_sums
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, SetAside, Stratum
 from tdprof.text import few, plural, printable
+from tdprof.values import dataclass
 
 _FILES_AT_ONCE = 64  # whose rows are added up together
 _LARGEST_SUM = 2**62

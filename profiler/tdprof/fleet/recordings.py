@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from tdprof.fleet.identity import digest
 from tdprof.fleet.shared_texts import is_any_of, numbers_of, to_rows
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.model.arrays import I64
+from tdprof.values import dataclass
 
 # In the metadata of a table of several recordings: the contents of each, as JSON.
 _MEMBERS = b"tdprof.members"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tdprof.fleet.store import Store
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import Estimates, FunctionCounts, SetAside, Stratum, StratumShares
 from tdprof.text import few
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

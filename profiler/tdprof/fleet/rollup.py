@@ -4,7 +4,7 @@ import functools
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from tdprof.profile.calibrate import calibrated
 from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks, number_pairs
 from tdprof.profile.hotspots import Hotspots, effective_samples, find_hotspots, unknown_samples
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 # Rows of one recording's roll-up; what is beyond is one row more, so that sums stay whole.
 MOST_FUNCTIONS, MOST_PATHS = 100_000, 200_000

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.spans import Span
 from tdprof.fleet.store import Stem
+from tdprof.values import dataclass
 
 _AGO = re.compile(r"(\d{1,5})([hdw])", re.ASCII)
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}

@@ -6,7 +6,6 @@ declared one times a factor of its own, its speed another, and its samples are d
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tdprof.fleet.report import shares_in
 from tdprof.model.arrays import F64, distinct
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
 from tdprof.profile.statistics import Z_95
+from tdprof.values import dataclass
 
 FUNCTIONS = 40  # of which each simulated fleet runs
 _SPEEDS = 0.5  # deviation of the logarithm of hosts' events a second

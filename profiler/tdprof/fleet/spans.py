@@ -6,10 +6,10 @@ A span is known by a digest of what it adds up: where that is no longer what the
 import bisect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 
 from tdprof.fleet.identity import digest
+from tdprof.values import dataclass
 
 _MOST_DAYS = 1024
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\+(\d{1,4})", re.ASCII)

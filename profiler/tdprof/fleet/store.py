@@ -4,7 +4,7 @@ import contextlib
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,7 @@ from tdprof.fleet.spans import Span, parse_span
 from tdprof.fleet.storage import UNFINISHED, Files, open_place
 from tdprof.fleet.stored_table import StoredTable
 from tdprof.text import first_words, printable
+from tdprof.values import dataclass
 
 STORE_VERSION = 1
 _ROLLUP, _SUMS, _REJECTED, _INCOMPLETE = "rollup", "sums", "rejected", "incomplete"

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from tdprof.fleet.spans import Span
 from tdprof.fleet.store import Store, to_parquet
 from tdprof.fleet.stored_table import StoredTable
 from tdprof.model.fleet import Stratum
+from tdprof.values import dataclass
 
 _ROWS = 1 << 16  # of a row group, and at once in memory
 _RANGES = b"tdprof.rows"  # in the hosts' metadata: first row and end of each event's functions

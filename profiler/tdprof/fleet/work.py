@@ -5,7 +5,7 @@ import gc
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tdprof.linux.heap import use_blocks_again
 from tdprof.model.choices import SymbolOptions
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 # What one capture takes serves the next: as much again as a capture of 5 MB takes.
 _KEPT_BYTES = 512 << 20

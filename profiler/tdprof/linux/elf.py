@@ -7,10 +7,10 @@ Layouts: System V ABI, "Object Files"; build-id note: GNU ld's ``--build-id``.
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.linux.file_bytes import LARGEST_PIECE, FileBytes, MemoryBytes, NotRegularError, open_inside, open_regular
+from tdprof.values import dataclass
 
 EM_X86_64, EM_AARCH64 = 62, 183
 MACHINES = {"x86_64": EM_X86_64, "aarch64": EM_AARCH64, "arm64": EM_AARCH64}  # e_machine by `uname -m`

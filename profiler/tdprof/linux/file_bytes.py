@@ -10,9 +10,10 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from tdprof.values import dataclass
 
 LARGEST_PIECE = 4 << 30  # what 32-bit DWARF can address of a section
 _SMALL_PIECE = 1 << 20

@@ -5,9 +5,10 @@ Format: ``pcHeader`` and ``moduledata`` in Go's runtime/symtab.go; the magic num
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tdprof.linux.elf import EM_AARCH64, EM_X86_64, PF_X, PT_LOAD, Elf, ElfSection
+from tdprof.values import dataclass
 
 MAGIC_1_16, MAGIC_1_18, MAGIC_1_20 = 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
 _SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")

@@ -8,12 +8,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from tdprof.linux.folder_path import MOST_LINKS, open_folder, user_name
 from tdprof.linux.sudo import invoking_user, is_trusted
+from tdprof.values import dataclass
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SPECIAL = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC

@@ -2,7 +2,8 @@
 
 import os
 import stat
-from dataclasses import dataclass
+
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

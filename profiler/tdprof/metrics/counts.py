@@ -4,13 +4,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from tdprof.catalog.entries import Catalog, CatalogEvent
 from tdprof.errors import TdprofError
 from tdprof.text import few
+from tdprof.values import dataclass
 
 # perf's generic names and the events that Linux gives them on PMUv3 (drivers/perf/arm_pmuv3.c, armv8_pmuv3_perf_map).
 # `branches` is left out: it is PC_WRITE_RETIRED or BR_RETIRED, by kernel version.

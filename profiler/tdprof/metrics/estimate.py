@@ -4,7 +4,6 @@ The page's script has the same arithmetic for a stretch of time: report/page/of_
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from tdprof.profile.statistics import (
     student_95,
     variance_between,
 )
+from tdprof.values import dataclass
 
 # Events kept from metric to metric: more than a group has.
 _MOST_HELD = 10

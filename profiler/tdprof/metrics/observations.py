@@ -1,13 +1,12 @@
 """A profile's samples as sums for each piece of code: what estimates and their errors are made of."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64, I64
 from tdprof.model.profile import Profile
 from tdprof.profile.statistics import MAX_INTERVALS
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ it meets the lower bound or runs out of steps. It is deterministic: the generato
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
 from tdprof.text import few
+from tdprof.values import dataclass
 
 MIN_COUNTERS, MAX_COUNTERS = 2, 31  # PMCR_EL0.N is five bits; below two no ratio can be measured
 TOPDOWN_L1 = "Topdown_L1"

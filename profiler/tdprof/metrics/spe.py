@@ -4,13 +4,12 @@ A ratio of one population of operations needs no sampling interval: each operati
 the same operations, so the interval is that of a binomial share.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64
 from tdprof.profile.statistics import wilson_95
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

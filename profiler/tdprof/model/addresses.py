@@ -1,12 +1,12 @@
 """Code addresses: the files they lie in, what was found for them, and why nothing was."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 import numpy as np
 
 from tdprof.model.arrays import I32, U8, U32, U64
+from tdprof.values import dataclass
 
 # From here on addresses are the kernel's on the 64-bit machines that perf and SPE know.
 KERNEL_ADDRESS = np.uint64(1 << 63)

@@ -1,12 +1,13 @@
 """An annotated function: what each of its source lines and instructions took."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.model.arrays import U64
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import MetricValue
 from tdprof.model.machine_code import Instruction
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Branch stacks added up: from where to where, how often, how often mispredicted, how many cycles."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.spe import RatioColumn
+from tdprof.values import dataclass
 
 
 class BranchEnd(NamedTuple):

@@ -1,7 +1,8 @@
 """A control group, and whose it is as far as its path tells."""
 
 import re
-from dataclasses import dataclass
+
+from tdprof.values import dataclass
 
 # Docker, containerd, CRI-O and podman name a container by 64 hexadecimal digits, with or without a scope around it.
 _CONTAINER = re.compile(r"(?:^|[-:.])([0-9a-f]{64})(?:\.scope)?$")

@@ -4,12 +4,13 @@ Commands declare their options with these, so nothing slow is loaded here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 
 from tdprof.model.time_range import TimeRange
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 
 class GroupKind(StrEnum):

@@ -1,7 +1,9 @@
 """What a recording had on for a part of its time only. Loads no NumPy, for a recorder's sake."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tdprof.values import dataclass
 
 TOPDOWN, SPE = "topdown", "spe"
 NAMES = {TOPDOWN: "Topdown", SPE: "SPE"}

@@ -1,7 +1,9 @@
 """The events that a recording measured. Loads no NumPy, for a recorder's sake."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from tdprof.values import dataclass
 
 MOST_EVENTS = 1024
 """Of one recording that is read: what a report costs grows with each."""

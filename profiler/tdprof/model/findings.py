@@ -1,7 +1,6 @@
 """What is known of why code is slow: metrics with their doubt for the program, its functions and lines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from tdprof.catalog.entries import Catalog
 from tdprof.model.arrays import F64, I32, I64, U32, U64
 from tdprof.model.metric_plans import RecordedSamples
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

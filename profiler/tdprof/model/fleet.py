@@ -1,12 +1,12 @@
 """What is counted and estimated over many hosts; n is functions, h hosts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64, I64
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

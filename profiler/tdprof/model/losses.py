@@ -1,6 +1,8 @@
 """What a capture does not hold: samples and records that were lost, by how. Loads no NumPy, for a recorder's sake."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tdprof.values import dataclass
 
 # Of `Losses.by_reason`: what the BPF programs counted beyond what was drained, and no other loss accounts for.
 NEVER_REACHED = "samples counted in the kernel that never reached the capture"

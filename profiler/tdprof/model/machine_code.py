@@ -1,6 +1,6 @@
 """Machine code as it is shown: a function's pieces and their instructions."""
 
-from dataclasses import dataclass
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """How metrics are made of a recording's samples, for what evaluates them: of all of it, of a part, or in the page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tdprof.catalog.entries import Metric
 from tdprof.model.arrays import U32, U64
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

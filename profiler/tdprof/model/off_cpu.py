@@ -1,9 +1,9 @@
 """Where threads are while they are recorded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.model.arrays import U32, U64
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

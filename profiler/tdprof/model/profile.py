@@ -1,7 +1,7 @@
 """A profile: aggregated tables of stacks and values, made from a capture; what reports and exporters read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.model.off_cpu import ThreadTimes
 from tdprof.model.stack_ends import StackEnd
+from tdprof.values import dataclass
 
 NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
 

@@ -1,7 +1,8 @@
 """Language runtimes, by the files that hold them, and how each is made to tell the names of what it runs."""
 
 import re
-from dataclasses import dataclass
+
+from tdprof.values import dataclass
 
 PYTHON_LANGUAGE = "Python"
 

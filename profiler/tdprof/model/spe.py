@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64, I64, U64, distinct
 from tdprof.model.profile import Profile
+from tdprof.values import dataclass
 
 RECORDS = "spe_records"
 

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from enum import Enum, auto
 
 from tdprof.errors import TdprofError
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 NS_PER_S = 1_000_000_000
 _NS_PER_DAY = 86_400 * NS_PER_S

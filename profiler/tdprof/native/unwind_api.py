@@ -3,10 +3,10 @@
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tdprof.native.library import load_native
+from tdprof.values import dataclass
 
 Buffer = bytes | memoryview
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.entries import Metric
@@ -16,6 +16,7 @@ from tdprof.recorder.counted_run import CountedRun, CountedSpan, Subject, count_
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters, EventTrial
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,7 @@ from tdprof.profile.reliability import (
 from tdprof.profile.runtimes import process_runtimes
 from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural, printable
+from tdprof.values import dataclass
 
 _MOST_CPUS = 1 << 20
 _MOST_METRIC_BINS = 120  # each with enough samples, if the recording has

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tdprof.catalog.choose import CatalogChoice, catalog_names, is_reported, load_packaged
@@ -13,6 +12,7 @@ from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder.events import Event
 from tdprof.recorder.pmu import CorePmu, Counters, EventTrial
 from tdprof.text import few
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """SPE's records beside a capture's samples: what SPE measures of each function and line, in the same row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from tdprof.pipeline.spe_report import lane_counts, make_report
 from tdprof.profile.frames import first_alike, function_identities, function_names
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import MIN_SAMPLES
+from tdprof.values import dataclass
 
 SOURCE = "spe"
 # A share known so well tells something even where it is no larger than its error.

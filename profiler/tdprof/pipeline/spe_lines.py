@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tdprof.model.spe import QUANTILES
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_rows import MAX_ROWS, OTHERS_NAME, CodeDetail, Placement, SampledFunction, SymbolizedRows
 from tdprof.profile.statistics import grouped_quantiles
+from tdprof.values import dataclass
 
 NOT_COUNTED = NO_ROW
 """Group of rows that no sum is wanted of, for `Tallied.grouped`."""

@@ -1,6 +1,6 @@
 """Who ended sleeps, of a capture that tells: their call stacks are attributed with those of the samples."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from tdprof.model.profile import Profile, WakerTable
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import number_values
 from tdprof.profile.wakers import cut_interrupts
+from tdprof.values import dataclass
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """Who calls whom, as lines of a tree: all calls from the root down, or those that lead to a function and from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from tdprof.model.profile import FrameStacks, Profile
 from tdprof.profile.call_tree import CallTree, call_tree, node_depths, node_totals, preorder
 from tdprof.profile.frames import frame_stacks
 from tdprof.profile.guesses import guessed_frames
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

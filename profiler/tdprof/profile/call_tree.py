@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from tdprof.model.arrays import I32, I64, U64
 from tdprof.model.profile import FrameStacks
 from tdprof.native.library import load_native
 from tdprof.native.stacks import CallMerge
+from tdprof.values import dataclass
 
 _LEAST_NODES = 1 << 12  # that room is made for
 _Number = TypeVar("_Number", bound=np.generic)

@@ -3,7 +3,6 @@
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
@@ -13,6 +12,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, leaf_locations, module_names
 from tdprof.profile.naming import base_name
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 _MOST_CANDIDATES = 6
 _WHERE_NAMES_STAND = "names as tdprof report --limit 0 prints them"

@@ -1,7 +1,6 @@
 """A profile's samples by process, thread, command, module, control group, language, time, CPU, state or waker."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from tdprof.profile.phases import Change, find_phases
 from tdprof.profile.thread_times import times_of
 from tdprof.profile.wakers import sample_wakers
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 IDLE_WORDS = "asleep, with nothing to do"
 

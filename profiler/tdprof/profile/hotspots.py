@@ -1,6 +1,5 @@
 """Self and inclusive values of every function or source line of a profile."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tdprof.profile.frames import function_names
 from tdprof.profile.idle import IDLE
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import wilson_95
+from tdprof.values import dataclass
 
 # Values of each row and event at most: four tables of eight bytes each.
 _SPARE_CELLS, _CELLS_A_SAMPLE = 6 << 20, 8

@@ -1,7 +1,6 @@
 """When samples were taken: the intervals of a capture, and which of them a range of time means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.profile import Profile, TimeWindow
 from tdprof.model.time_range import NS_PER_S, TimeRange
+from tdprof.values import dataclass
 
 _SHORTEST_BIN_NS = NS_PER_S // 100
 _MOST_MISSING = 1_000_000

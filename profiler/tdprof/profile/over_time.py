@@ -1,13 +1,12 @@
 """The hottest functions of a profile over its time."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tdprof.model.arrays import F64, I32, U64
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import frame_stacks
 from tdprof.profile.intervals import Intervals, rate_over_time
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

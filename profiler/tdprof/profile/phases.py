@@ -8,7 +8,7 @@ they reach too often is nothing. That takes no model of how samples scatter from
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +19,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.frames import group_rows
 from tdprof.profile.intervals import Intervals, even_intervals
 from tdprof.profile.rows import code_rows
+from tdprof.values import dataclass
 
 # The chance that a recording whose intervals are alike is cut at all: half of it for each of the two tests.
 FALSE_POSITIVE_RATE = 0.01

@@ -1,13 +1,12 @@
 """Which stacks belong to which function or source line: the rows that reports and metrics add up by."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tdprof.model.arrays import I32, I64, U32, distinct
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.native.library import load_native
 from tdprof.profile.frames import as_column, frame_stacks
+from tdprof.values import dataclass
 
 _FRAMES_AT_ONCE = 1 << 20
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)

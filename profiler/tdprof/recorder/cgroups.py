@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tdprof.capture.spool import CGROUPS_FILE, SpoolWriter
@@ -15,6 +15,7 @@ from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf.settings import Cgroups, Setting
 from tdprof.recorder.host import read_text
 from tdprof.recorder.ring import write_all
+from tdprof.values import dataclass
 
 V2 = "v2"
 CGROUP_OF_V1 = 1 << 31  # of bpf/sample.h

@@ -1,12 +1,13 @@
 """What the samples of the ring-buffer rung say of their callers, and how perf is asked for it."""
 
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tdprof.linux.perf_abi import WALK_REGISTERS, SampleType
 from tdprof.recorder.call_graph import LEAST_STACK_BYTES, MOST_STACK_BYTES
 from tdprof.recorder.locked_memory import SIDE_BAND_BYTES
 from tdprof.recorder.perf_event import PerfEventAttr
+from tdprof.values import dataclass
 
 SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
 RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | SampleType.CALLCHAIN

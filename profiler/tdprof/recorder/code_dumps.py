@@ -4,9 +4,10 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.recorder.code_ranges import CodeRanges
+from tdprof.values import dataclass
 
 _MOST_RECORDS = 1 << 18  # of a dump: half a second of the reading thread's time, whatever a program appends
 # PERF_RECORD_MMAP2 of user space, with or without a build-id; its path stands behind 72 bytes, and ends it.

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tdprof.linux.elf import ElfError
@@ -33,6 +33,7 @@ from tdprof.recorder.hotspot import (
 )
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 _MOST_HEAPS = 256  # MOST_CODE_HEAPS
 _MOST_WAITING = 256

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MAP_LINE, MOST_STEPS, MapTimes, times_name
@@ -12,6 +12,7 @@ from tdprof.linux.clocks import file_time_to_monotonic_ns
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.code_ranges import CodeRanges
 from tdprof.recorder.shares import Shares
+from tdprof.values import dataclass
 
 _LONGEST_LINE = 1 << 16
 # Read and taken apart in pieces, with pauses: the interpreter is shared with the thread that drains the buffers.

@@ -1,7 +1,9 @@
 """What code made at run time stands where, as it is told of, piece by piece."""
 
 import bisect
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tdprof.values import dataclass
 
 _MOST_FUNCTIONS = 1 << 16
 

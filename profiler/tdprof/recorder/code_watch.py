@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tdprof.linux.clocks import is_older
@@ -27,6 +27,7 @@ from tdprof.recorder.code_maps import MapLog, save_map_logs
 from tdprof.recorder.foreign_files import open_below
 from tdprof.recorder.identity import HeldProcess, call_as
 from tdprof.recorder.shares import Shares
+from tdprof.values import dataclass
 
 _MOST_FILES = 128  # each of dumps and maps, of all users; `Shares` says how many of one
 _MOST_BYTES_OF_MAPS = 64 << 20  # of all maps together; they are kept in memory

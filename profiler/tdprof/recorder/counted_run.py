@@ -6,7 +6,6 @@ import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.linux.readable import is_readable
@@ -16,6 +15,7 @@ from tdprof.recorder.perf_event import Count
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import MOST_LOOKS, threads_of
 from tdprof.recorder.workload import Workload
+from tdprof.values import dataclass
 
 # How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.
 _GRACE_S = 1.0

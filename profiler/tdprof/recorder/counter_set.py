@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.linux.limits import unlimited_descriptors
 from tdprof.recorder import perf_event as pe
@@ -12,6 +11,7 @@ from tdprof.recorder.event_group import open_group
 from tdprof.recorder.events import SOFTWARE_EVENTS, Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.refusals import Scope, has_gone_offline, not_permitted, open_error
+from tdprof.values import dataclass
 
 # What the kernel answers for an event that this machine, or this kind of target, does not have.
 _UNSUPPORTED = {errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL}

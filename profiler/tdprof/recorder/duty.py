@@ -1,13 +1,13 @@
 """What records for a part of the time only: when it is on, and for how long it was."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.model.duty import NAMES, SPE, TOPDOWN, DutyInfo
 from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.host import describe_host, read_text
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 LEAST_ON_NS = 100_000_000  # what is drained ten times a second
 MOST_EVERY_NS = 86_400_000_000_000

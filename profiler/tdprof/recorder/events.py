@@ -1,7 +1,7 @@
 """Event names as perf writes them, to what perf_event_open(2) takes."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat
 from tdprof.model.events import Unit
 from tdprof.recorder import perf_event as pe
+from tdprof.values import dataclass
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")
 

@@ -8,7 +8,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
@@ -16,6 +16,7 @@ from tdprof.recorder.identity import HeldProcess, Identity, call_as
 from tdprof.recorder.patience import Patience
 from tdprof.recorder.shares import Shares
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 # Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
 # `Shares` leaves a user half of root's; others have only their own, and fewer descriptors.

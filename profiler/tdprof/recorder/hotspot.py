@@ -8,7 +8,6 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Self
 
@@ -16,6 +15,7 @@ from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfSegment, parse_elf
 from tdprof.linux.file_bytes import FileBytes, MemoryBytes, reopen_regular
 from tdprof.recorder.executable_maps import ExecutableLine
 from tdprof.recorder.symbol_places import find_symbols
+from tdprof.values import dataclass
 
 _LIBRARIES = ("libjvm.so", "libjvm.so (deleted)")  # where another one was installed since
 _FIELDS = b"gHotSpotVMStructs"

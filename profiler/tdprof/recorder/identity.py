@@ -15,7 +15,6 @@ import pwd
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -23,6 +22,7 @@ from tdprof.linux.clocks import ahead_ns
 from tdprof.linux.readable import is_readable
 from tdprof.recorder.executable_maps import reach_program, read_executable_lines
 from tdprof.recorder.patience import Call
+from tdprof.values import dataclass
 
 _T = TypeVar("_T")
 # glibc's setgroups() changes every thread of the process; the system call only its own.

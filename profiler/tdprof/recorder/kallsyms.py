@@ -3,7 +3,6 @@
 import contextlib
 import os
 import string
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from tdprof.linux.file_bytes import open_regular
 from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
+from tdprof.values import dataclass
 
 _DIGITS, _TYPE_AT = 16, 17
 _PIECE_BYTES = 1 << 15

@@ -1,7 +1,6 @@
 """The ladder of fallbacks: which events a recording takes when none is named, and which rung it stands on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.bpf.load import BpfLoad, BpfUnavailableError
@@ -13,6 +12,7 @@ from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.permitted import can_open, restrict_to_permitted
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

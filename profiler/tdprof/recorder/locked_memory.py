@@ -6,12 +6,13 @@ what ``ulimit -l`` allows each process, and refuses the next buffer after that.
 
 import mmap
 import resource
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.capabilities import CAP_IPC_LOCK, effective_capabilities
 from tdprof.recorder.host import perf_event_paranoid, read_setting
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
 SIDE_BAND_BYTES = 512 << 10  # of a CPU's ring, as far as that may be locked

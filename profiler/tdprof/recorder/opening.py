@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
@@ -12,6 +11,7 @@ from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.spe_options import MOST_TASK_EVENTS, SpeOptions, find_spe_pmus
 from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
+from tdprof.values import dataclass
 
 _KEEP_STARTING = "threads kept starting while their process was attached to: what some of them did may be missing"
 

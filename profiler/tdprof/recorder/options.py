@@ -1,7 +1,7 @@
 """What a recording is asked for, and how it ended."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
@@ -15,6 +15,7 @@ from tdprof.recorder.rotation import Segments
 from tdprof.recorder.spe_options import SpeOptions
 from tdprof.recorder.targets import Rate
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 USUAL_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.

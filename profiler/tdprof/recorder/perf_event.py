@@ -9,9 +9,9 @@ import functools
 import os
 import platform
 import struct
-from dataclasses import dataclass
 
 from tdprof.linux.perf_abi import ATTR_FLAGS, ReadFormat, SampleType
+from tdprof.values import dataclass
 
 PERF_TYPE_HARDWARE = 0
 PERF_TYPE_SOFTWARE = 1

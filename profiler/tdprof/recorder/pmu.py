@@ -7,7 +7,6 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.native.library import load_native
@@ -17,6 +16,7 @@ from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import HARDWARE_EVENTS, SYSFS_PMUS, Event, core_pmus
 from tdprof.recorder.host import parse_cpu_list, read_text
 from tdprof.recorder.refusals import Scope, not_permitted
+from tdprof.values import dataclass
 
 SW_INCR_CODE = 0x0000  # every PMUv3 has it
 CPU_CYCLES_CODE = 0x0011

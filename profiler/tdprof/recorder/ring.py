@@ -4,8 +4,9 @@ import errno
 import mmap
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
+
+from tdprof.values import dataclass
 
 PAGE_BYTES = mmap.PAGESIZE
 # struct perf_event_mmap_page: data_head and data_tail, as indices of 64-bit words.

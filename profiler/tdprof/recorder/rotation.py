@@ -8,7 +8,7 @@ anew, a snapshot is taken of what runs, and what the old spool is told meanwhile
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from tdprof.capture.manifest import Manifest, write_manifest
@@ -21,6 +21,7 @@ from tdprof.recorder.cgroups import CgroupNames
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.snapshot import SnapshotThread
+from tdprof.values import dataclass
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

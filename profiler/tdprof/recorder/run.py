@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
@@ -41,6 +41,7 @@ from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
 from tdprof.recorder.workload import Workload
 from tdprof.recorder.write_errors import cannot_begin, stopped_early
+from tdprof.values import dataclass
 
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tdprof.capture.manifest import Rung
@@ -20,6 +20,7 @@ from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
 from tdprof.recorder.targets import Rate
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.unwind.tables import TableCache
+from tdprof.values import dataclass
 
 SPARE_THREADS = 1024  # that a process may start while it is being looked at
 

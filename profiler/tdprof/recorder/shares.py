@@ -2,7 +2,9 @@
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tdprof.values import dataclass
 
 
 @dataclass(slots=True)

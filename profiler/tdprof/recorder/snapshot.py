@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
@@ -17,6 +16,7 @@ from tdprof.recorder.host import read_text
 from tdprof.recorder.java_attach import JVM_LIBRARY
 from tdprof.recorder.patience import Patience
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 _PROC = Path("/proc")
 _PATIENCE_S = 10.0

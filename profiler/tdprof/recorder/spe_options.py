@@ -3,13 +3,13 @@
 The driver's interface: sysfs ``format/`` and ``caps/`` (drivers/perf/arm_spe_pmu.c).
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
 from tdprof.recorder.host import parse_cpu_list, read_setting, read_text
 from tdprof.recorder.spe_rate import DEFAULT_BYTES_A_SECOND, parse_rate
+from tdprof.values import dataclass
 
 MOST_TASK_EVENTS = 4096
 """SPE events of tasks that nobody minds: 5 MB of the kernel's memory, and some hundredths of a second to open."""

@@ -5,11 +5,11 @@ import os
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.targets import SamplingTarget
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 DEFAULT_BYTES_A_SECOND = 64_000_000
 LEAST_BYTES_A_SECOND = 100_000

@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.errors import TdprofError
@@ -12,6 +11,7 @@ from tdprof.recorder.capabilities import is_privileged_for_perf
 from tdprof.recorder.host import read_text
 from tdprof.recorder.refusals import Scope
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 MOST_LOOKS = 5  # for threads that started while others were attached to
 

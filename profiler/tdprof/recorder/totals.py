@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tdprof.capture.manifest import Manifest
 from tdprof.model.events import TopdownInfo
 from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED, WAKERS_NOT_KEPT
 from tdprof.recorder.perf_event import Count
+from tdprof.values import dataclass
 
 MAX_CLOCK_PAIRS = 512
 _MOST_LONG_INTERVALS = 1000

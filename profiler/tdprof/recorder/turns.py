@@ -4,7 +4,7 @@ import contextlib
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.spool import SpoolWriter
@@ -14,6 +14,7 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.duty import DutyTimer
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.totals import with_clock_pair
+from tdprof.values import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ import contextlib
 import os
 import select
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Container, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 
 from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
@@ -13,6 +13,7 @@ from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.refusals import gone_offline, has_gone_offline, open_error
 from tdprof.recorder.targets import Rate, SamplingTarget
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

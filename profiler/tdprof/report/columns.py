@@ -4,10 +4,10 @@ import itertools
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console

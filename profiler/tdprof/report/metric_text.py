@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -10,6 +9,7 @@ from tdprof.catalog.entries import Catalog
 from tdprof.model.findings import Findings, MetricTable, MetricValue
 from tdprof.report.columns import prose
 from tdprof.text import plural
+from tdprof.values import dataclass
 
 # Before what too few samples tell, which a terminal shows grey, too. In front, so that digits stay aligned.
 FEW = "~"

@@ -12,7 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from tdprof.linux.user_cache import CacheFolder, user_cache
 from tdprof.model.arrays import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
+from tdprof.values import dataclass
 
 _MAGIC = b"TDSYM\x00\x00\x06"  # the last byte is the version of this layout, and of what is made of a file
 _START = struct.Struct("<8sQI4x")

@@ -4,13 +4,13 @@
 """
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 
 from tdprof.linux.elf import Elf, ElfSection
 from tdprof.model.addresses import NO_BEGIN
 from tdprof.model.arrays import I64, U8, U64
+from tdprof.values import dataclass
 
 # Of a pointer's encoding: its format in the lower half, what it is relative to in the upper.
 _UDATA4, _UDATA8, _SDATA4, _SDATA8, _ABSPTR = 0x03, 0x04, 0x0B, 0x0C, 0x00

@@ -1,12 +1,11 @@
 """What debug data says of a file's code: sorted address ranges with inlined calls, files and lines, as columns."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.symbolize.symbol_table import read_names
+from tdprof.values import dataclass
 
 NO_ID = np.uint32(0xFFFFFFFF)  # absent: no function, no file, no parent
 

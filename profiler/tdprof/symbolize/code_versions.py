@@ -1,7 +1,6 @@
 """Run-time code that took other code's place, by time: which of both an address meant when it was sampled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ from tdprof.model.arrays import I64, U64, distinct
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.doubts import OTHERS, Meant, either, is_within, shown
 from tdprof.symbolize.symbol_table import Cells, SymbolTable
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:  # few captures have it
     from tdprof.symbolize.java_code import JavaCodeIndex

@@ -6,11 +6,11 @@ Formats: GDB manual, "Debugging Information in Separate Files" and "MiniDebugInf
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf, parse_elf
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:  # slow to load, and few need it
     from tdprof.symbolize.debuginfod import Debuginfod

@@ -9,13 +9,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from tdprof.linux.elf import ElfError, is_build_id, open_elf
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder, cache_home
+from tdprof.values import dataclass
 
 Kind = Literal["debuginfo", "executable"]
 

@@ -7,9 +7,10 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
+
+from tdprof.values import dataclass
 
 _CHUNK_BYTES = 1 << 20
 _LEAST_BYTES = 100 << 10  # what a server has to send within each timeout, as debuginfod_find_debuginfo(3) has it

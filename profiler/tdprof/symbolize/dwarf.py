@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from tdprof.model.arrays import U64
 from tdprof.native.dwarf_api import COLUMNS, SECTIONS, DwarfColumns, DwarfSection, DwarfSizes, DwarfSkeleton
 from tdprof.native.library import load_native
 from tdprof.symbolize.code_index import CodeIndex
+from tdprof.values import dataclass
 
 Buffer = bytes | memoryview
 Section = Buffer | UnreadBytes

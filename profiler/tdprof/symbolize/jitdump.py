@@ -5,7 +5,6 @@ Format: tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from tdprof.symbolize.compiled_names import function_of, script_of
 from tdprof.symbolize.doubts import meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import pack_names, paint_ranges, read_name
 from tdprof.symbolize.v8_lines import V8Lines
+from tdprof.values import dataclass
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine

@@ -1,10 +1,10 @@
 """The recorded machine's kernel symbols, as the capture saved them; never another machine's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.model.arrays import U64
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table, pack_names
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

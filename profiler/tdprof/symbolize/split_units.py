@@ -5,7 +5,6 @@ Formats: DWARF 5, sections 7.3.2 and 7.3.5; for DWARF 4 GCC's DebugFission and D
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from tdprof.linux.elf import Elf, ElfError, open_elf
 from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.debug_sections import DebugDataError, read_debug_sections, read_section
 from tdprof.symbolize.dwarf import Buffer, Sections, SplitUnit
+from tdprof.values import dataclass
 
 _MOST_COLUMNS = 32  # there are eight kinds
 # Units that a program names may all lead to one file: so many times the bytes of all distinct files are read.

@@ -1,7 +1,6 @@
 """A table of named address ranges, looked up by the million: from ELF symbols, the kernel's, or a perf map."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from tdprof.model.addresses import NO_BEGIN
 from tdprof.model.arrays import I32, I64, U8, U64, distinct
 from tdprof.symbolize.code_extents import NO_EXTENTS, CodeExtents
 from tdprof.symbolize.label_reach import label_ends
+from tdprof.values import dataclass
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]

@@ -7,12 +7,12 @@ lies at least one byte of padding, so that only V8's own code fits a table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.linux.elf import EM_AARCH64, EM_X86_64, SHT_NOBITS, Elf
+from tdprof.values import dataclass
 
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]

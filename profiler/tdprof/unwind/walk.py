@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from tdprof.linux.elf import EM_AARCH64
 from tdprof.native import unwind_api
+from tdprof.values import dataclass
 
 MOST_FRAMES = 255
 # A sample's registers: x86-64 by DWARF number (rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip); aarch64 x29 x30 sp pc.

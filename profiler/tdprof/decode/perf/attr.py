@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.linux.perf_abi import ATTR_FLAGS, PC_REGISTER, WALK_REGISTERS, SampleType
+from tdprof.values import dataclass
 
 SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.decode.perf.columns import CPU_NUMBERS
+from tdprof.values import dataclass
 
 ARM_SPE_AUXTRACE = 4  # PERF_AUXTRACE_ARM_SPE
 _CPU_MAGIC = 0x1010101010101010

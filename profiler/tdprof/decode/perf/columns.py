@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tdprof.model.arrays import I32, U16, U32, U64
+from tdprof.values import dataclass
 
 Table = npt.NDArray[np.void]
 Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tdprof.decode.mapped_files import MappedFiles, WatchedMap
@@ -31,6 +31,7 @@ from tdprof.decode.perf.tool_records import EVENT_UPDATE_NAME, IGNORED_TOOL_RECO
 from tdprof.errors import TdprofError
 from tdprof.model.events import MOST_EVENTS
 from tdprof.native.library import load_native
+from tdprof.values import dataclass
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16

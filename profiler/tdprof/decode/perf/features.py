@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 
 from tdprof.decode.perf.attr import SMALLEST_ATTR
+from tdprof.values import dataclass
 
 FEATURE_BITS = 256
 _MISC_BUILD_ID_SIZE = 1 << 15

@@ -8,12 +8,13 @@ import stat
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO
 
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.values import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from tdprof.decode.perf.columns import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Ta
 from tdprof.model.arrays import U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples
+from tdprof.values import dataclass
 
 INTERVAL_NS = 1_000_000_000
 EXACT_NS = 1  # no interval: each sample has its own time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from tdprof.model.arrays import U64, distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.native.library import load_native
+from tdprof.values import dataclass
 
 _MISC_MMAP_DATA = 1 << 13
 _KEPT_TYPES = (

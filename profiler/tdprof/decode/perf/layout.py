@@ -6,11 +6,11 @@ The record formats are those of ``linux/perf_event.h`` (``enum perf_event_type``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.unwind.walk import X86_64_WORDS
+from tdprof.values import dataclass
 
 _X86_64_RSP = 7  # its DWARF number
 

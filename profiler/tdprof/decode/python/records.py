@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from tdprof.decode.bpf_aggregates import read_ring_file, ring_records
 from tdprof.decode.side_band import NONSENSE, whole_number
 from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.model.arrays import I64, U64
+from tdprof.values import dataclass
 
 FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
 _STACK = np.dtype([("stack", "<u8"), ("process", "<u4"), ("count", "<u2"), ("is_cut", "<u2")])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.model.arrays import U64
+from tdprof.values import dataclass
 
 _SHIFT = 24  # of slopes made here: 2^-24 of a nanosecond a tick is far below any clock's drift
 

@@ -6,7 +6,6 @@ The encodings are data: `catalogs/spe/data_sources.json`.
 import functools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from arm_spe import Kind, RecordBatch
 from arm_spe.tally import Lane, Rules, event_index
 from tdprof.catalog.folder import catalog_folder
+from tdprof.values import dataclass
 
 _VALUES = 256
 _MEMORY_CLASS = 1  # operation packets of class 1: loads and stores

@@ -1,8 +1,7 @@
 """What is missing of SPE data, in the words in which every report says it."""
 
-from dataclasses import dataclass
-
 from arm_spe import DecodeCounts
+from tdprof.values import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import NO_TID
+from tdprof.values import dataclass
 
 LINE_BYTES = 64
 _BATCH_RECORDS = 1 << 14

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tdprof.decode.spe.data_sources import LEVEL_ORDER, Encoding, Level, encodin
 from tdprof.decode.spe.row_sums import stamped_threads, thread_of
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.arrays import I64
+from tdprof.values import dataclass
 
 LATENCIES = {"total_latency": Kind.TOT, "issue_latency": Kind.ISSUE, "translation_latency": Kind.XLAT}
 NO_LATENCY = -1

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +19,7 @@ from tdprof.decode.spe.switches import SwitchesByCpu, no_switches
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.model.spe import ONE_STAGE, Stages
+from tdprof.values import dataclass
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08

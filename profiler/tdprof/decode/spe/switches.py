@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from tdprof.decode.perf.layout import MISC_SWITCH_OUT
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.model.spe import NO_TID
+from tdprof.values import dataclass
 
 _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)

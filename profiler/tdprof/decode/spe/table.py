@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from arm_spe.columns import join_batches
 from tdprof.decode.spe.clock import Clock, time_ns
 from tdprof.decode.spe.data_sources import encoding_of, source_codes, sources
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
+from tdprof.values import dataclass
 
 BATCH_RECORDS = 1 << 16
 _SHORT_SPAN_BYTES = 1 << 14  # a table of its own costs more than the decoding

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.symbolize.locations import concatenate_locations
 from tdprof.symbolize.symbolizer import Symbolizer
 from tdprof.text import plural, printable
+from tdprof.values import dataclass
 
 _LOCATED_AT_ONCE = 1 << 20  # offsets
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)

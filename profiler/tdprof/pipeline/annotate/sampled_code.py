@@ -1,7 +1,6 @@
 """The code addresses of a function that samples fell on, and what they add up to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from tdprof.model.arrays import U64
 from tdprof.model.profile import Profile
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import leaf_locations
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

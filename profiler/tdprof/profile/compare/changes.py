@@ -1,7 +1,7 @@
 """Counts, shares and metrics of two profiles beside each other, with what changed beyond chance."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tdprof.profile.frames import frame_stacks
 from tdprof.profile.hotspots import check_room
 from tdprof.profile.statistics import Z_95, holm, two_sided_p
 from tdprof.text import few
+from tdprof.values import dataclass
 
 _PERCENT = "percent of samples"
 _TABLES = 3  # as large as a report's, of what is compared

@@ -9,7 +9,6 @@ With a percent sign the limit is relative to A's value, without it in the quanti
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from tdprof.profile.compare.changes import Changes, Comparison
 from tdprof.profile.compare.significance import FAMILY_ERROR
 from tdprof.profile.naming import base_name
 from tdprof.profile.statistics import holm
+from tdprof.values import dataclass
 
 _GRAMMAR = re.compile(
     r"\s*(?P<what>.+?)\s*(?P<relation>[<>])\s*(?P<limit>[+-]?(?:\d+\.?\d*|\.\d+))\s*(?P<percent>%?)\s*", re.DOTALL

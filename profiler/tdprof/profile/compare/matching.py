@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
@@ -15,6 +14,7 @@ from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.naming import base_name
+from tdprof.values import dataclass
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
 _RENAMED_OVERLAP = 0.5

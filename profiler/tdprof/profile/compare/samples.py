@@ -1,7 +1,6 @@
 """The samples of both profiles by matched function, whole and piece by piece."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from tdprof.profile.compare.matching import MatchedFunctions
 from tdprof.profile.compare.significance import Counts
 from tdprof.profile.reliability import TOLERANCE
 from tdprof.profile.rows import rows_in_stacks
+from tdprof.values import dataclass
 
 _MOST_PIECES = 32
 _SAMPLES_A_PIECE = 50  # fewer would make all scatter look like chance

@@ -4,13 +4,13 @@ What is allowed for beside the chance of sampling is described, with its limits,
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64
 from tdprof.profile.statistics import Z_95, satterthwaite, two_sided_p
+from tdprof.values import dataclass
 
 FAMILY_ERROR = 0.05  # chance that anything at all is called significant where nothing changed
 # Fewer samples of a function in both profiles together tell nothing, and would cost the others power.

@@ -3,12 +3,13 @@
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tdprof.linux.elf import PF_X, PT_GNU_EH_FRAME, PT_LOAD, ElfError, open_elf
 from tdprof.unwind.sections import file_identity
 from tdprof.unwind.tables import TableCache
+from tdprof.values import dataclass
 
 PAGE_BYTES = 4096  # of an element of the arrays of tables
 PAGE_WORDS = PAGE_BYTES // 4

@@ -10,7 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -18,6 +18,7 @@ from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf.maps import bpf
 from tdprof.recorder.bpf.settings import Setting, settings_in
+from tdprof.values import dataclass
 
 BPF_MAP_CREATE = 0
 BPF_PROG_LOAD = 5

@@ -11,7 +11,6 @@ import os
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.bpf.visits import TOLD_VISITS, VISITS, Visits
 from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
+from tdprof.values import dataclass
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
 _FIRST, _SINCE, _SPENT, _PID, _TID, _STATE = 0, 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU

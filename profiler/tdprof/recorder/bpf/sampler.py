@@ -7,7 +7,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
 from tdprof.linux.limits import unlimited_locked_memory
@@ -30,6 +30,7 @@ from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLO
 from tdprof.recorder.bpf.unwind_arrays import UnwindArrays
 from tdprof.recorder.bpf.walk_load import WalkLoad
 from tdprof.recorder.ring import BpfRing, write_all
+from tdprof.values import dataclass
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order

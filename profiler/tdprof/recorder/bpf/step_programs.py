@@ -5,10 +5,11 @@ the kernel takes at other places go through programs of their own, loaded out of
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_PERF_EVENT, BpfObject, load_one
+from tdprof.values import dataclass
 
 # enum step of bpf/sample.h
 STEPS = ("sample", "walk", "copy", "store", "python")

@@ -2,12 +2,12 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tdprof.recorder.bpf.maps import BatchReader
 from tdprof.recorder.bpf.standing_threads import StandingThread
 from tdprof.recorder.host import is_in_initial_pid_namespace
+from tdprof.values import dataclass
 
 VISITS, TOLD_VISITS = "visits", "told_visits"  # the maps
 _MOVED_PROCESS = 1 << 32  # MOVED_PROCESS of bpf/off_cpu.h

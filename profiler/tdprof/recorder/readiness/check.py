@@ -1,7 +1,8 @@
 """One finding about the machine."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from tdprof.values import dataclass
 
 
 class CheckStatus(StrEnum):

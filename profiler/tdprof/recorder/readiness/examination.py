@@ -2,7 +2,7 @@
 
 import os
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.bpf.compiler_process import bpf_interpreters
@@ -15,6 +15,7 @@ from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.runtimes import check_runtimes
 from tdprof.recorder.readiness.trial import check_bpf, check_recording, check_stacks, try_recording
+from tdprof.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

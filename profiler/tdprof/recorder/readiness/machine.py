@@ -2,10 +2,10 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.recorder.host import read_setting, read_text
+from tdprof.values import dataclass
 
 # By os-release's ID or ID_LIKE: how packages are installed, and what bcc's and the C library's debug data are called.
 _PACKAGES = {

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.events import core_pmus, parse_event
@@ -10,6 +9,7 @@ from tdprof.recorder.host import has_pmu_nmi
 from tdprof.recorder.pmu import free_counters, probe_counters, read_core_pmu
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
+from tdprof.values import dataclass
 
 PSEUDO_NMI = "irqchip.gicv3_pseudo_nmi=1"
 SYSFS_PMUS = "/sys/bus/event_source/devices"

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
@@ -18,6 +17,7 @@ from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAUL
 from tdprof.recorder.ring_walk import can_walk
 from tdprof.recorder.targets import Rate, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
+from tdprof.values import dataclass
 
 _RUN_NS = 50_000_000
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from tdprof.profile.guesses import guess_marks
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import as_text, left_out, names, numbers, prose, table_lines
 from tdprof.report.profile.text import LEAST_SHARE, header_lines, percent
+from tdprof.values import dataclass
 
 _TITLES = {"calls": "calls", "callers": "called by", "callees": "calls"}
 # A line of indentation beyond which a tree says nothing more by it.

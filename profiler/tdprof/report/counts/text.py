@@ -1,13 +1,13 @@
 """What `tdprof stat` counted for people: as the methodology tree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tdprof.catalog.entries import CPU_CYCLES, INST_RETIRED, Catalog
 from tdprof.catalog.tree import tree_nodes
 from tdprof.model.findings import Diagnosis
 from tdprof.model.measurement import Measured, Measurement
 from tdprof.report.columns import format_columns
+from tdprof.values import dataclass
 
 # Hardware events shown beside the software ones; the rest speak through the metrics and stand in --json and --csv.
 _SHOWN_EVENTS = (CPU_CYCLES, INST_RETIRED)

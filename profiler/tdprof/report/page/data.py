@@ -1,7 +1,6 @@
 """A profile and its findings as the few columns that the HTML page reads."""
 
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from tdprof.report.summary import (
     stack_quality,
 )
 from tdprof.text import printable
+from tdprof.values import dataclass
 
 # Of a page of 5 MB: base64 makes three bytes four, and the scripts and styles take their part.
 MOST_COMPRESSED_BYTES = 3_600_000

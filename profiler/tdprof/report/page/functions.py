@@ -1,7 +1,6 @@
 """The functions that a page shows: names and what is said beside them, the kind of their code, and the processes."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.guesses import guess_words, guessed_shares
 from tdprof.profile.naming import REASON_TEXT
 from tdprof.text import plural, printable
+from tdprof.values import dataclass
 
 MOST_NAME_CHARACTERS = 1000  # a mangled name of a megabyte is no help to anybody
 # As model.js names them: what the kernel ran, what a file holds, what was made at run time, what has no name.

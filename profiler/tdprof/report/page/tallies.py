@@ -1,6 +1,5 @@
 """Samples of a Topdown recording by event, bin of time and function: of these the page makes metrics of any time."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +23,7 @@ from tdprof.profile.statistics import (
     UNSEEN_SAMPLES,
 )
 from tdprof.report.page.packing import Columns, Header
+from tdprof.values import dataclass
 
 # How many functions have metrics of a time: the first of these numbers for which there is room.
 FUNCTIONS = (200, 100, 50, 20, 10, 0)

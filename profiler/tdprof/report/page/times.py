@@ -1,7 +1,6 @@
 """A profile's samples by time, as the page's strip and all that follows a choice on it read them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names, number_values
 from tdprof.profile.groups import group_samples
 from tdprof.profile.intervals import Intervals
+from tdprof.values import dataclass
 
 MOST_BINS = 600
 

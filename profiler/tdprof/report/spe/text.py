@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
@@ -10,6 +9,7 @@ from rich.text import Text
 from tdprof.model.arrays import I64
 from tdprof.model.spe import RatioColumn, SpeReport, mean_latency
 from tdprof.report.columns import Column, left_out, names, numbers, table_lines, text_pieces
+from tdprof.values import dataclass
 
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = {
