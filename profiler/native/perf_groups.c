@@ -91,3 +91,9 @@ EXPORT uint64_t tdprof_perf_group(struct perf_groups *g, const struct perf_sampl
 	}
 	return s->rows;
 }
+
+/* Move every entry of `old` (old_count slots) into the new, zeroed slots, of a table that has more rows now. */
+EXPORT void tdprof_perf_rehash_groups(struct perf_groups *g, const uint64_t *old, uint64_t old_count)
+{
+	hash_move(g->slots, g->slot_mask, old, old_count);
+}

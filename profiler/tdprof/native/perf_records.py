@@ -200,6 +200,7 @@ def declare(library: ctypes.CDLL) -> None:
         ("rehash", None, [ctypes.POINTER(PerfChains), _pointer, _u64]),
         ("intern", _u64, [ctypes.POINTER(PerfChains), _pointer, _pointer, _u64, _u64, _pointer, ctypes.POINTER(_i32)]),
         ("group", _u64, [ctypes.POINTER(PerfGroups), ctypes.POINTER(PerfSamples), _u64]),
+        ("rehash_groups", None, [ctypes.POINTER(PerfGroups), _pointer, _u64]),
         ("sum_branches", _u64, [_pointer, _pointer, _pointer, _u64, _u64]),
     ):
         function = getattr(library, f"tdprof_perf_{name}")

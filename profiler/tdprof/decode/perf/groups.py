@@ -19,6 +19,8 @@ INTERVAL_NS = 1_000_000_000
 EXACT_NS = 1  # no interval: each sample has its own time
 WHOLE_RECORDING_NS = 2**63  # an interval that no recording leaves
 _CAPACITY = 1 << 17
+# Samples of many threads come in turns: a table that has not room for one turn adds nothing up. Of 75 MB.
+_MOST_SAMPLE_ROWS = 1 << 20
 
 GROUP = np.dtype(
     [
@@ -137,15 +139,17 @@ class SumTable:
 
     def flush(self) -> Iterator[Table]:
         """The rows added up since the last full table, if any."""
-        rows = [self._rows[: self._table.count].copy(), *self._pending]
+        count, pending = self._table.count, self._pending
         self._table.count = 0
         self._slots[:] = 0
         self._pending = []
-        yield from (table for table in rows if len(table))
+        for first in range(0, count, _CAPACITY):
+            yield self._rows[first : min(first + _CAPACITY, count)].copy()
+        yield from (table for table in pending if len(table))
 
 
 class SampleGroups(SumTable):
-    """Adds samples up; full tables come out while adding, the last one from ``flush``."""
+    """Adds samples up in a table that grows; full ones come out while adding, the last one from ``flush``."""
 
     def __init__(self, intervals: SampleIntervals) -> None:
         super().__init__(intervals, GROUP, PerfGroups)
@@ -159,7 +163,20 @@ class SampleGroups(SumTable):
         group = self._library.tdprof_perf_group
         done = 0
         while (done := group(ctypes.byref(self._table), ctypes.byref(columns), done)) < len(samples):
-            yield from self.flush()
+            if len(self._rows) < _MOST_SAMPLE_ROWS:
+                self._grow()
+            else:
+                yield from self.flush()
+
+    def _grow(self) -> None:
+        assert self._library is not None
+        rows, slots = np.empty(2 * len(self._rows), GROUP), np.zeros(2 * len(self._slots), np.uint64)
+        rows[: len(self._rows)] = self._rows
+        table = self._table
+        table.rows, table.capacity = rows.ctypes.data, len(rows)
+        table.slots, table.slot_mask = slots.ctypes.data, len(slots) - 1
+        self._library.tdprof_perf_rehash_groups(ctypes.byref(table), self._slots.ctypes.data, len(self._slots))
+        self._rows, self._slots = rows, slots
 
     def _add_python(self, samples: Samples) -> Iterator[Table]:
         """The same with NumPy alone; every batch is a table of its own."""

@@ -66,8 +66,18 @@ def test_events_are_renumbered_and_unwanted_ones_left_out() -> None:
     assert [(row[1], row[-1]) for row in rows] == [(0, 4), (1, 2)]
 
 
-def test_a_full_table_comes_out_and_nothing_is_lost() -> None:
+def test_many_threads_in_turns_have_a_row_each() -> None:
     count = 300_000
+    batch = samples(time_ns=[1] * count, tid=list(range(count)), period=[3] * count)
+    groups = SampleGroups(SampleIntervals([0], NO_CHANGES))
+    tables = [*groups.add(batch), *groups.add(batch), *groups.flush()]
+    assert len(tables) > 1
+    assert {int(weight) for table in tables for weight in table["weight"]} == {6}
+    assert [int(tid) for table in tables for tid in table["tid"]] == list(range(count))
+
+
+def test_a_full_table_comes_out_and_nothing_is_lost() -> None:
+    count = 1_100_000
     batch = samples(time_ns=[1] * count, tid=list(range(count)), period=[3] * count)
     groups = SampleGroups(SampleIntervals([0], NO_CHANGES))
     tables = [*groups.add(batch), *groups.flush()]
