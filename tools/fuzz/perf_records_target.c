@@ -12,6 +12,7 @@ int tdprof_perf_decode(struct perf_decoder *d, const uint8_t *data, uint64_t byt
                        uint64_t *consumed);
 void tdprof_perf_rehash(struct perf_chains *chains, const uint64_t *old, uint64_t old_count);
 uint64_t tdprof_perf_group(struct perf_groups *g, const struct perf_samples *s, uint64_t first);
+void tdprof_perf_rehash_groups(struct perf_groups *g, const uint64_t *old, uint64_t old_count);
 uint64_t tdprof_perf_sum_branches(struct perf_branch_sums *t, const struct perf_samples *s,
                                   const struct perf_branch_row *branches, uint64_t entries, uint64_t first);
 
@@ -114,13 +115,20 @@ static const struct perf_intervals intervals = { .event_number = events,
 
 static void group_samples(const struct perf_decoder *d)
 {
-	struct perf_group rows[4];
-	uint64_t slots[8] = { 0 }, first = 0;
+	struct perf_group rows[8];
+	uint64_t few[8] = { 0 }, slots[16] = { 0 }, first = 0;
 	struct perf_groups groups = {
-		.rows = rows, .slots = slots, .slot_mask = 7, .capacity = 4, .seed = 3, .intervals = intervals
+		.rows = rows, .slots = few, .slot_mask = 7, .capacity = 4, .seed = 3, .intervals = intervals
 	};
 	while ((first = tdprof_perf_group(&groups, &d->samples, first)) < d->samples.rows) {
-		CHECK(groups.count == 4);
+		CHECK(groups.count == groups.capacity);
+		if (groups.capacity == 4) {
+			groups.slots = slots;
+			groups.slot_mask = 15;
+			groups.capacity = 8;
+			tdprof_perf_rehash_groups(&groups, few, 8);
+			continue;
+		}
 		groups.count = 0;
 		memset(slots, 0, sizeof(slots));
 	}
