@@ -76,7 +76,8 @@ class KeptThreads:
             else:  # the number may have been one of ours
                 self._tids.discard(each.tid)
             self._numbers = None
-        self._strangers = [each for each in started if each.starter not in self._tids]
+        # A number that is ours by now was started once more, by one of ours.
+        self._strangers = [each for each in started if not {each.starter, each.tid} & self._tids]
 
     def write(self, out_fd: int, ring: memoryview, start: int, size: int) -> None:
         """Append a part of an AUX area to a file, of the same size, with zeros for what is not of these threads."""

@@ -104,6 +104,10 @@ def test_threads_are_followed_in_whatever_ring_they_are_told() -> None:
     # A number that another's thread has now.
     threads.hear([fork(2, 7, 60)])
     assert kept_by(threads, (1, 2, 3)) == [1, 3]
+    # And one that was another's and is ours before the next look.
+    threads.hear([fork(10, 7, 70) + fork(10, 1, 80)])
+    threads.hear([])
+    assert kept_by(threads, (1, 10)) == [1, 10]
 
 
 def test_where_records_were_lost_it_is_looked_for_what_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
