@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.attribute.process_history import replay
-from tdprof.model.arrays import I32, I64, U32, U64, distinct
-from tdprof.profile.frames import group_rows, number_values
+from tdprof.model.arrays import I32, I64, U32, U64, distinct, group_rows
+from tdprof.profile.frames import number_values
 from tdprof.values import dataclass
 
 _NONE = -1

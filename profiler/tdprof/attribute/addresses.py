@@ -6,8 +6,7 @@ import pyarrow as pa
 from tdprof.attribute.address_space import ANY_TIME, AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.model.addresses import KERNEL_ADDRESS
-from tdprof.model.arrays import I32, I64, U32, U64
-from tdprof.profile.frames import group_of_row, group_rows
+from tdprof.model.arrays import I32, I64, U32, U64, group_of_row, group_rows
 
 
 def attribute_addresses(

@@ -5,8 +5,9 @@ from typing import BinaryIO
 import numpy as np
 
 from tdprof.export.folded_lines import FoldedRows, Labels, rank_stacks, write_lines
+from tdprof.model.arrays import group_rows
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import group_rows, thread_labels
+from tdprof.profile.frames import thread_labels
 from tdprof.profile.guesses import marked_stacks
 
 

@@ -12,13 +12,13 @@ from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
 from tdprof.export.pprof_findings import Label, function_labels, summary
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import I64, group_rows
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.profile.categories import category_events
-from tdprof.profile.frames import frame_stacks, group_rows
+from tdprof.profile.frames import frame_stacks
 from tdprof.profile.guesses import have_guess
 
 COMPRESSION_LEVEL = 6

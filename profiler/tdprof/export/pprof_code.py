@@ -8,9 +8,9 @@ import numpy as np
 
 from tdprof.export import pprof_pb2 as pb
 from tdprof.model.addresses import FileKind
-from tdprof.model.arrays import U64
+from tdprof.model.arrays import U64, group_rows
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import NO_STACK, group_rows
+from tdprof.profile.frames import NO_STACK
 from tdprof.text import printable
 from tdprof.values import dataclass
 

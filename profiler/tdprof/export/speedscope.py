@@ -8,12 +8,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tdprof import __version__
-from tdprof.model.arrays import I32, I64, U64
+from tdprof.model.arrays import I32, I64, U64, group_rows
 from tdprof.model.events import Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.profile.call_tree import call_tree, widest_first, with_roots
-from tdprof.profile.frames import frame_stacks, group_rows, merge_stacks, thread_labels
+from tdprof.profile.frames import frame_stacks, merge_stacks, thread_labels
 from tdprof.profile.guesses import marked_names
 from tdprof.text import printable
 from tdprof.values import dataclass

@@ -12,12 +12,12 @@ from tdprof.attribute.addresses import BRANCH_ENDS, branch_ends
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
 from tdprof.metrics.spe import share_interval
-from tdprof.model.arrays import I32, I64, U64
+from tdprof.model.arrays import I32, I64, U64, distinct_rows, group_of_row, group_rows
 from tdprof.model.branches import BranchEnds, BranchReport
 from tdprof.model.spe import RatioColumn
 from tdprof.pipeline.load import NamedCode, name_addresses
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.profile.frames import distinct_rows, first_alike, group_of_row, group_rows
+from tdprof.profile.frames import first_alike
 from tdprof.text import printable
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out

@@ -17,7 +17,7 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_side_table, read_table, table_bytes
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
-from tdprof.model.arrays import I32, U32, U64, distinct
+from tdprof.model.arrays import I32, U32, U64, distinct, distinct_rows
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricTimes
@@ -27,7 +27,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
-from tdprof.profile.frames import distinct_rows, number_values
+from tdprof.profile.frames import number_values
 from tdprof.profile.guesses import mark_guesses
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.intervals import time_bins

@@ -14,10 +14,10 @@ from arm_spe.tally import NOTHING, OTHERS
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, I64, U64
+from tdprof.model.arrays import I32, I64, U64, group_of_row, group_rows
 from tdprof.model.profile import NO_ID
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.profile.frames import FunctionIdentity, group_of_row, group_rows
+from tdprof.profile.frames import FunctionIdentity
 from tdprof.profile.naming import name_locations
 from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural

@@ -4,7 +4,6 @@ import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -204,39 +203,6 @@ def number_pairs(first: I64, second: I64) -> tuple[I64, I64, I32]:
     pairs += second
     known, number = number_values(pairs.view(np.uint64))
     return *np.divmod(known.view(np.int64), seconds), number
-
-
-def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:
-    """Bring rows with equal keys together, in the order of the keys, the first key first.
-
-    Returns:
-        order: int64[n], row numbers, group by group.
-        start: int64[groups], where each group begins in ``order``; fits ``numpy.add.reduceat``.
-    """
-    order = np.lexsort(keys[::-1])
-    differs = np.zeros(len(order), bool)
-    differs[:1] = True
-    for key in keys:
-        differs[1:] |= np.diff(key[order]) != 0
-    return order, np.flatnonzero(differs)
-
-
-def group_of_row(order: I64, start: I64) -> I64:
-    """int64[n]: the number of each row's group, of what `group_rows` returns."""
-    group = np.empty(len(order), np.int64)
-    group[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
-    return group
-
-
-def distinct_rows(*keys: NDArray[Any]) -> tuple[I64, I32]:
-    """Rows of distinct keys, in the order of the keys.
-
-    Returns:
-        first: int64[groups], the first row of each.
-        group: int32[n], the group of each row.
-    """
-    order, start = group_rows(*keys)
-    return order[start], group_of_row(order, start).astype(np.int32)
 
 
 def module_names(profile: Profile) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct
+from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct, group_of_row, group_rows
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.off_cpu import TimeSpent
@@ -12,7 +12,7 @@ from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.thread_state import ThreadState
 from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
-from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
+from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
 from tdprof.profile.idle import is_idle
 from tdprof.profile.intervals import seconds_of_samples

@@ -17,10 +17,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tdprof.model.arrays import group_of_row, group_rows
 from tdprof.model.events import OFF_CPU
 from tdprof.model.profile import KeptStacks, Profile, StackTable
 from tdprof.model.thread_state import ThreadState
-from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, merge_stacks
+from tdprof.profile.frames import frame_stacks, merge_stacks
 from tdprof.profile.markers import with_markers
 
 IDLE = "[idle]"

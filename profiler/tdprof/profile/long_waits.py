@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import F64, I64
+from tdprof.model.arrays import F64, I64, group_rows
 from tdprof.model.events import OFF_CPU
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import group_rows
 from tdprof.profile.intervals import Intervals, even_intervals, find_intervals, joined
 
 _MOST_INTERVALS = 1 << 16

@@ -14,9 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import F64
+from tdprof.model.arrays import F64, group_rows
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import group_rows
 from tdprof.profile.intervals import Intervals, even_intervals
 from tdprof.profile.rows import code_rows
 from tdprof.values import dataclass

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tdprof.model.arrays import group_rows
 from tdprof.model.off_cpu import ThreadTimes, TimeSpent
-from tdprof.profile.frames import group_rows
 
 
 def times_of(

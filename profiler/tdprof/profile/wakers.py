@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import FileKind
-from tdprof.model.arrays import I32, I64
+from tdprof.model.arrays import I32, I64, group_rows
 from tdprof.model.events import OFF_CPU
 from tdprof.model.profile import KeptStacks, Profile, StackTable, WakerTable
 from tdprof.model.thread_state import ThreadState
-from tdprof.profile.frames import frame_stacks, function_names, group_rows, number_values
+from tdprof.profile.frames import frame_stacks, function_names, number_values
 from tdprof.profile.markers import with_markers
 from tdprof.text import printable
 

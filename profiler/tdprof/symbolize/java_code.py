@@ -19,7 +19,7 @@ from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
-from tdprof.model.arrays import I64, U64, rows_by_number
+from tdprof.model.arrays import I64, U64, distinct_rows, rows_by_number
 from tdprof.symbolize.locations import SourcePlace, combine_locations, with_places
 
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
@@ -116,22 +116,18 @@ class JavaCodeIndex:
         found = with_places(found, lambda name: SourcePlace(self._files.get(name, ""), 0))
         if not len(rows):
             return found
-        order = np.lexsort((function, scope, which[rows]))
-        places = np.stack([which[rows], scope, function])[:, order]
-        is_first = np.append(True, (np.diff(places) != 0).any(axis=0))
-        first = np.flatnonzero(is_first)
-        counts = np.diff(np.append(first, len(rows)))
+        code_of_row = which[rows]
+        first, place = distinct_rows(code_of_row, scope, function)
+        columns = code_of_row[first], scope[first], function[first], np.bincount(place)
         budget = _FRAMES_EACH * len(addresses) + _SPARE_FRAMES
         frames = list[list[Frame]]()
-        for code, at, name, count in zip(*places[:, first].tolist(), counts.tolist(), strict=True):
+        for code, at, name, count in zip(*(column.tolist() for column in columns), strict=True):
             here = self._chain(self._codes[code], at) if budget > 0 else []
             budget -= len(here) * count
             is_meant = budget >= 0 and bool(here) and here[-1].method == found.strings[name]
             frames.append(here if is_meant else [])
-        other = np.empty(len(rows), np.int64)
-        other[order] = np.cumsum(is_first) - 1
-        is_known = np.array([bool(here) for here in frames])[other]
-        return combine_locations(found, rows[is_known], _locations(frames), other[is_known])
+        is_known = np.array([bool(here) for here in frames])[place]
+        return combine_locations(found, rows[is_known], _locations(frames), place[is_known].astype(np.int64))
 
     @functools.cached_property
     def _files(self) -> dict[str, str]:

@@ -7,15 +7,7 @@ import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.model.addresses import MappedFile
-from tdprof.profile.frames import (
-    NO_STACK,
-    frame_stacks,
-    function_names,
-    group_rows,
-    merge_stacks,
-    number_pairs,
-    number_values,
-)
+from tdprof.profile.frames import NO_STACK, frame_stacks, function_names, merge_stacks, number_pairs, number_values
 from tdprof.text import printable
 
 
@@ -73,13 +65,6 @@ def test_merged_stacks_have_the_same_functions_in_the_same_order() -> None:
     assert merged[0] == merged[1]
     assert len(set(merged.tolist())) == 5
     assert merged[representative].tolist() == list(range(5))
-
-
-def test_group_rows_keeps_the_order_of_the_keys() -> None:
-    first, second = np.array([2, 1, 2, 1]), np.array([5, 7, 5, 6])
-    order, start = group_rows(first, second)
-    assert order.tolist() == [3, 1, 0, 2]
-    assert start.tolist() == [0, 1, 2]
 
 
 def test_printable_text_has_no_controls_and_encodes() -> None:

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from tdprof import __version__
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import I64, group_of_row, group_rows
 from tdprof.model.findings import Diagnosis, Findings, MetricTable, MetricTimes
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
-from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
+from tdprof.profile.frames import frame_stacks
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.intervals import Intervals, time_bins
 from tdprof.profile.statistics import Z_95

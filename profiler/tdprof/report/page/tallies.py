@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.catalog.expression import Expression, Name, Number
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import I64, group_rows
 from tdprof.model.metric_plans import EventCount, MetricPlan, RecordedSamples
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import group_rows
 from tdprof.profile.intervals import Intervals
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import (
