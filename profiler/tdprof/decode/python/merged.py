@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -110,19 +111,14 @@ class PythonFrames:
         is_replaced = np.zeros(len(batch.address), bool)
         is_replaced[loops[which[has_loop]]] = True
         native = np.flatnonzero(~is_replaced & (position <= last[owner]))
-        merged_owner = np.concatenate([owner[native], frame_owner])
-        merged_place = np.concatenate([position[native], place])
-        order = np.lexsort((np.concatenate([np.zeros(len(native), np.int64), within + 1]), merged_place, merged_owner))
-        address = np.concatenate([batch.address[native], self._address[frame]])[order]
-        walk = batch.walk.copy()
-        guess = walk["guessed_from"].astype(np.int64)
-        moved = np.bincount(merged_owner[merged_place < guess[merged_owner]], minlength=stacks)
-        start = np.concatenate([[0], np.cumsum(np.bincount(merged_owner, minlength=stacks))]).astype(np.uint64)
-        # What is guessed may lie in what was left away.
-        walk["guessed_from"] = np.where((guess > 0) & (moved < np.diff(start).astype(np.int64)), moved, 0)
-        walk["end"][has_greenlet] = StackEnd.COMPLETE
-        walk["end"][has_rest & ((last < _LAST) | (walk["end"] == StackEnd.COMPLETE))] = StackEnd.TOO_DEEP
-        return replace(batch, walk=walk, start=start, address=address)
+        merged = _among_native(
+            _Frames(owner[native], position[native], np.zeros(len(native), np.int64), batch.address[native]),
+            _Frames(frame_owner, place, within + 1, self._address[frame]),
+            batch,
+        )
+        merged.walk["end"][has_greenlet] = StackEnd.COMPLETE
+        merged.walk["end"][has_rest & ((last < _LAST) | (merged.walk["end"] == StackEnd.COMPLETE))] = StackEnd.TOO_DEEP
+        return merged
 
     def _runs(self, row: I64, frame_count: I64) -> tuple[I64, I64, I64, I64]:
         """Of the Python frames of all stacks: whose each is, its place in that stack, its number, and its run's."""
@@ -233,3 +229,32 @@ class PythonFrames:
             for pid, time_ns in sorted(found)
         ]
         return pa.Table.from_pylist(rows, MAPPINGS)
+
+
+class _Frames(NamedTuple):
+    """Frames of stacks.
+
+    Attributes:
+        owner: int64[n], the row of each one's stack.
+        place: int64[n], its place among the native ones, or that of the one in whose place it stands.
+        within: int64[n], its place among those that stand there.
+        address: uint64[n].
+    """
+
+    owner: I64
+    place: I64
+    within: I64
+    address: U64
+
+
+def _among_native(native: _Frames, python: _Frames, batch: StackBatch) -> StackBatch:
+    """The stacks with these frames, in the order of their places."""
+    owner, place, within, address = (np.concatenate(each) for each in zip(native, python, strict=True))
+    order = np.lexsort((within, place, owner))
+    walk, stacks = batch.walk.copy(), len(batch.walk)
+    guess = walk["guessed_from"].astype(np.int64)
+    moved = np.bincount(owner[place < guess[owner]], minlength=stacks)
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=stacks))]).astype(np.uint64)
+    # What is guessed may lie in what was left away.
+    walk["guessed_from"] = np.where((guess > 0) & (moved < np.diff(start).astype(np.int64)), moved, 0)
+    return replace(batch, walk=walk, start=start, address=address[order])
