@@ -48,9 +48,11 @@ def python_stack(stack: int, pid: int, frames: Sequence[tuple[int, int, int]], *
     return in_ring(body + b"".join(struct.pack("<QII", *frame) for frame in frames), 0)
 
 
-def python_code(identity: int, pid: int, name: bytes, path: bytes, lines: bytes, *, first_line: int = 1) -> bytes:
-    """A code object; name and path are str objects as they lie in memory."""
-    head = struct.pack("<QIIIHH", identity, pid, first_line, len(lines), len(name), len(path))
+def python_code(
+    identity: int, pid: int, name: bytes, path: bytes, lines: bytes, *, first_line: int = 1, lines_left: int = 0
+) -> bytes:
+    """A code object; name and path are str objects as they lie in memory. ``lines_left``: bytes that were not read."""
+    head = struct.pack("<QIIIHH", identity, pid, first_line, len(lines) + lines_left, len(name), len(path))
     return in_ring(head + name.ljust(256, b"\0") + path.ljust(512, b"\0") + lines, 0)
 
 

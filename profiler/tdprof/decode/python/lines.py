@@ -18,15 +18,16 @@ class LineTable:
 
     Args:
         version: of CPython.
-        table: ``co_lnotab``, or ``co_linetable`` from 3.10 on, maybe cut short.
+        table: ``co_lnotab``, or ``co_linetable`` from 3.10 on.
         first_line: of the code object.
+        is_cut: the table goes on; its last stretch may, too, or may have more of its line's number to come.
     """
 
-    def __init__(self, version: tuple[int, int], table: bytes, first_line: int) -> None:
+    def __init__(self, version: tuple[int, int], table: bytes, first_line: int, *, is_cut: bool = False) -> None:
         self._first_line = first_line
         self._scale = _UNIT if version == (3, 10) else 1
         read = _pairs if version < (3, 10) else _signed_pairs if version == (3, 10) else _locations
-        stretches = list(read(table, first_line))
+        stretches = list(read(table, first_line))[: -1 if is_cut else None]
         self._ends = [end for end, _ in stretches]
         begun = next((at for at, (_, line) in enumerate(stretches) if line), 0)
         # What readies a closure's or generator's frame has no line: it is part of the call, as what precedes it is.

@@ -183,7 +183,8 @@ class PythonFrames:
             self.unnamed += len(instructions)
             return [{"function": _NO_NAME, "file": None, "line": 0}] * len(instructions)
         process, code = found
-        lines = LineTable(self._processes[process].version, code.lines, code.first_line)
+        version = self._processes[process].version
+        lines = LineTable(version, code.lines, code.first_line, is_cut=code.is_cut)
         return [
             {"function": code.function, "file": code.file or None, "line": lines.line(instruction)}
             for instruction in instructions

@@ -67,12 +67,14 @@ class CodeObject:
         file: source file, likewise.
         first_line: of its source.
         lines: its table of lines.
+        is_cut: there is more of that.
     """
 
     function: str
     file: str
     first_line: int
     lines: bytes
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,13 @@ def read_codes(
                 continue
             name = head["name"].tobytes()[: int(head["name_bytes"])]
             path = head["path"].tobytes()[: int(head["path_bytes"])]
+            lines = record[CODE.itemsize :]
             code = CodeObject(
-                _text(name, version), _text(path, version), int(head["first_line"]), record[CODE.itemsize :]
+                _text(name, version),
+                _text(path, version),
+                int(head["first_line"]),
+                lines,
+                is_cut=int(head["line_bytes"]) > len(lines),
             )
             codes[int(head["code"])] = int(head["process"]), code
     return codes

@@ -179,7 +179,8 @@ def test_names_of_every_kind_of_text(tmp_path: Path) -> None:
     assert functions[4].endswith("…")
 
 
-def test_lines_are_those_of_the_instruction(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines_left", [0, 1])
+def test_lines_are_those_of_the_instruction_where_they_were_read(tmp_path: Path, lines_left: int) -> None:
     def function() -> list[int]:
         found = [1]
         found.append(2)
@@ -188,10 +189,11 @@ def test_lines_are_those_of_the_instruction(tmp_path: Path) -> None:
     code = function.__code__
     (start, _, line) = list(code.co_lines())[-1]
     frames(tmp_path, [(10, start, 1)])
-    record = python_code(10, PID, in_memory("f"), in_memory("f.py"), lines_of(function), first_line=code.co_firstlineno)
+    texts = in_memory("f"), in_memory("f.py"), lines_of(function)
+    record = python_code(10, PID, *texts, first_line=code.co_firstlineno, lines_left=lines_left)
     (tmp_path / "codes.bpf").write_bytes(record)
     [[row]] = PythonFrames(tmp_path, SpoolDamage()).symbols()["frames"].to_pylist()
-    assert row == {"function": "f", "file": "f.py", "line": line}
+    assert row == {"function": "f", "file": "f.py", "line": 0 if lines_left else line}
 
 
 def test_a_code_object_that_was_not_read_has_no_name_and_is_counted(tmp_path: Path) -> None:

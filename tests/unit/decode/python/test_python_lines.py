@@ -50,10 +50,25 @@ def test_before_the_first_instruction_is_the_first_line() -> None:
 
 def test_a_table_that_was_cut_short_knows_no_more() -> None:
     code = code_objects(compile(inspect.getsource(json.decoder), "name", "exec"))[0]
-    whole, cut = (LineTable(HERE, table, 1) for table in (code.co_linetable, code.co_linetable[:8]))
-    lines = [cut.line(offset) for offset in range(0, len(code.co_code), 2)]
-    assert all(line in (0, whole.line(2 * at)) for at, line in enumerate(lines))
-    assert lines[-1] == 0
+    whole = LineTable(HERE, code.co_linetable, 1)
+    for length in range(len(code.co_linetable)):
+        cut = LineTable(HERE, code.co_linetable[:length], 1, is_cut=True)
+        lines = [cut.line(offset) for offset in range(0, len(code.co_code), 2)]
+        assert all(line in (0, whole.line(2 * at)) for at, line in enumerate(lines))
+        assert lines[-1] == 0
+
+
+def test_a_cut_number_of_lines_is_none() -> None:
+    # 70 lines on, of which the lowest six bits are there; of the stretch before that all is.
+    table = bytes([0x80 | 11 << 3, 0, 0, 0x80 | 13 << 3, 140 & 63 | 64])
+    assert [LineTable((3, 12), table, 7, is_cut=True).line(at) for at in (0, 2)] == [8, 0]
+
+
+def test_up_to_3_9_the_last_line_goes_on_to_the_end_only_where_that_was_read() -> None:
+    table = bytes([6, 1, 4, 127])
+    assert [LineTable((3, 9), table, 10).line(at) for at in (0, 6, 10, 1000)] == [10, 11, 138, 138]
+    assert [LineTable((3, 9), table, 10, is_cut=True).line(at) for at in (0, 6, 10, 1000)] == [10, 11, 0, 0]
+    assert LineTable((3, 9), b"", 10, is_cut=True).line(0) == 0
 
 
 def test_up_to_3_9() -> None:
