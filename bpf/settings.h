@@ -47,6 +47,8 @@ enum setting {
 	SETTING_TASK_SIGNAL,   /* where it has what is of its process */
 	SETTING_SIGNAL_LIVE,   /* and where that has how many threads live; 0: not known */
 	SETTING_WAKERS,        /* 1: samples of sleep say who ended it */
+	SETTING_TYPED_SWITCH,  /* 1: the kernel knows what the addresses at the tracepoint sched_switch are of, so that
+	                          the program there may read behind them itself */
 	SETTING_COPIES_WAKEUP, /* bytes of one CPU's copies of stacks after which user space is woken */
 	SETTINGS
 };

@@ -18,7 +18,7 @@ from tdprof.capture.spool import COPIES_FILE, SpoolWriter
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
 from tdprof.recorder.bpf.load import BpfLoad
-from tdprof.recorder.bpf.object_file import LoadError, load_one, load_program
+from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_TRACING, LoadError, load_one, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
@@ -165,6 +165,26 @@ def test_time_off_a_cpu_is_of_the_same_object_and_leaves_nothing_open(
         assert sampler.python.start()
         assert all("python" in steps.programs for steps in sampler.off_cpu.steps)
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_program_at_switches_is_of_their_own_type_where_the_kernel_loads_it(
+    cached: Path, no_compiler: None, is_known: bool
+) -> None:
+    plan = OffCpuPlan.make(1, 10_000_000)
+    attempt = BpfLoad([True], SIZES, off_cpu=plan if is_known else replace(plan, switch_type=1))  # that of a number
+    with attempt.finish() as sampler:
+        assert sampler.off_cpu
+        told = [line for path in Path("/proc/self/fdinfo").iterdir() for line in file_lines(path)]
+        assert told.count(f"prog_type:\t{BPF_PROG_TYPE_TRACING}") == is_known
+
+
+def file_lines(path: Path) -> list[str]:
+    """None of a descriptor that is closed meanwhile."""
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def test_one_object_serves_any_events_and_call_graphs(cached: Path, no_compiler: None) -> None:

@@ -26,10 +26,12 @@ def test_members_and_enumerators_are_found_behind_types_of_all_kinds(tmp_path: P
     data += struct.pack("<III", names["kinds"], 1 << 31 | 4 << 24 | 1, 4)
     data += struct.pack("<III", names["one"], 1, 3 << 24 | 32)  # a bit field of three bits
     data += struct.pack("<III", names["kinds"], 6 << 24 | 1, 4) + struct.pack("<Ii", names["one"], -1)
+    data += struct.pack("<III", names["array"], 8 << 24, 1)  # a typedef of an array's name
     whole = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(data), len(data), len(text)) + data + text
     found = read_kernel_types(["task", "kinds", "absent"], [], written(tmp_path, whole))
     assert found.offsets == {("task", "state"): 8, ("task", "pid"): 12, ("kinds", "one"): 4}
     assert read_kernel_types([], ["kinds"], tmp_path / "vmlinux").enumerators == {"one": -1}
+    assert read_kernel_types([], [], tmp_path / "vmlinux", typedefs=["array", "task"]).typedefs == {"array": 8}
 
 
 def test_members_of_what_has_no_name_are_the_structures(tmp_path: Path) -> None:

@@ -138,11 +138,12 @@ class BpfLoad:
         off_cpu = None
         if self._off_cpu:
             plan = self._off_cpu
+            typed = _with_settings(found, settings | plan.typed, [])
             at_switch = _with_settings(found, settings | plan.at_switch, [])
             at_waking = _with_settings(found, settings | plan.at_waking, []) if plan.has_wakers else None
             try:
                 with unlimited_locked_memory():  # until Linux 5.11, as load_object
-                    off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan)
+                    off_cpu = OffCpu(programs, typed, at_switch, at_waking, loaded.maps, plan)
             except (LoadError, OSError) as error:
                 close_all([*loaded.maps.values(), *loaded.programs.values()])
                 _check_descriptors(error)

@@ -27,6 +27,8 @@ BPF_F_NO_PREALLOC = 1
 BPF_PROG_TYPE_KPROBE = 2
 BPF_PROG_TYPE_PERF_EVENT = 7
 BPF_PROG_TYPE_RAW_TRACEPOINT = 17
+BPF_PROG_TYPE_TRACING = 26
+_BPF_TRACE_RAW_TP = 23  # enum bpf_attach_type
 _BPF_MAP_TYPE_RINGBUF = 27
 _LOG_BYTES = 1 << 20
 _T = TypeVar("_T")
@@ -185,11 +187,17 @@ def create_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
     return made
 
 
-def load_one(found: BpfObject, maps: Mapping[str, int], name: str, kind: int = BPF_PROG_TYPE_PERF_EVENT) -> int:
-    """The descriptor of a program of a type of the kernel's, loaded by itself with these maps. Raises LoadError."""
+def load_one(
+    found: BpfObject, maps: Mapping[str, int], name: str, kind: int = BPF_PROG_TYPE_PERF_EVENT, typedef: int = 0
+) -> int:
+    """The descriptor of a program of a type of the kernel's, loaded by itself with these maps. Raises LoadError.
+
+    Args:
+        typedef: as of `load_program`.
+    """
     code = next(program.code for program in found.programs if program.name == name)
     whole = replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)})
-    return _with_enough_memory(lambda: load_program(name, whole, kind))
+    return _with_enough_memory(lambda: load_program(name, whole, kind, typedef))
 
 
 def close_all(descriptors: Iterable[int]) -> None:
@@ -242,14 +250,22 @@ def create_map(spec: MapSpec, entries: int) -> int:
     return bpf(BPF_MAP_CREATE, bytearray(struct.pack("=7I16s", *sizes, spec.name.encode()[:15])))
 
 
-def attach_tracepoint(name: str, program_fd: int) -> int:
-    """Run a program at each of the kernel's tracepoints of a name, until the descriptor is closed. Raises OSError."""
-    text = ctypes.create_string_buffer(name.encode())
-    return bpf(BPF_RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", ctypes.addressof(text), program_fd, 0)))
+def attach_tracepoint(name: str | None, program_fd: int) -> int:
+    """Run a program at each of the kernel's tracepoints of a name, until the descriptor is closed. Raises OSError.
+
+    Args:
+        name: None: that which the program was loaded for.
+    """
+    text = name and ctypes.create_string_buffer(name.encode())
+    at = ctypes.addressof(text) if text else 0
+    return bpf(BPF_RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", at, program_fd, 0)))
 
 
-def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT) -> int:
+def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT, typedef: int = 0) -> int:
     """The descriptor of a program.
+
+    Args:
+        typedef: of BPF_PROG_TYPE_TRACING: the number of the kernel's type of the tracepoint that the program is for.
 
     Raises:
         LoadError: with the verifier's last word.
@@ -260,7 +276,7 @@ def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT) -
 
     def attempt(level: int) -> int:
         attr = struct.pack(
-            "=IIQQIIQII16s",
+            "=IIQQIIQII16s2I36xI",
             kind,
             len(code) // INSTRUCTION.size,
             ctypes.addressof(instructions),
@@ -271,6 +287,9 @@ def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT) -
             0,
             0,
             name.encode()[:15],
+            0,
+            _BPF_TRACE_RAW_TP if typedef else 0,
+            typedef,
         )
         return bpf(BPF_PROG_LOAD, bytearray(attr))
 

@@ -25,6 +25,7 @@ from tdprof.recorder.bpf.maps import update_u32
 from tdprof.recorder.bpf.object_file import (
     BPF_PROG_TYPE_KPROBE,
     BPF_PROG_TYPE_RAW_TRACEPOINT,
+    BPF_PROG_TYPE_TRACING,
     BpfObject,
     LoadError,
     attach_tracepoint,
@@ -45,7 +46,8 @@ _FIRST, _SINCE, _SPENT, _PID, _TID, _STATE = 0, 1, 3, 7, 8, 9  # among its numbe
 _RECORDED, _ALL_STAND = range(2)  # enum since
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
-ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
+_AT_SWITCH = "switch_threads"
+ACCOUNTANTS = {_AT_SWITCH: "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
 # Of recordings of control groups: whom it moves between them.
 MOVES = {"move_thread": "cgroup_attach_task"}
 PROGRAMS = (*ACCOUNTANTS, *MOVES, "end_wait", "take_waker")
@@ -57,6 +59,7 @@ _OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes":
 _AFTER_SWITCH, _SWITCH_FUNCTION, _FIRST_TURN = "sched_exit_tp", "finish_task_switch", "schedule_tail"
 _WAKING, _WAKE_FUNCTION = "sched_waking", "try_to_wake_up"
 _KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
+_SWITCH_TYPE = "btf_trace_sched_switch"
 # Schedulers are of this size at most; what lies in between is theirs.
 _MOST_SCHEDULER_BYTES = 64 << 10
 
@@ -130,12 +133,14 @@ class OffCpuPlan:
     Attributes:
         settings: what the programs are told.
         scheduler: this kernel's.
+        switch_type: the number of the kernel's type of the tracepoint sched_switch; 0: it has none.
         has_wakers: whether samples of sleep say who ended it.
         has_groups: whether it is of control groups, which threads move into and out of.
     """
 
     settings: dict[Setting, int]
     scheduler: Scheduler
+    switch_type: int = 0
     has_wakers: bool = False
     has_groups: bool = False
 
@@ -152,7 +157,8 @@ class OffCpuPlan:
             TdprofError: the kernel does not tell where its structures have the state of a thread.
         """
         scheduler = read_scheduler()
-        offsets = read_kernel_types(["task_struct", "signal_struct"], []).offsets
+        types = read_kernel_types(["task_struct", "signal_struct"], [], typedefs=[_SWITCH_TYPE])
+        offsets, switch_type = types.offsets, types.typedefs.get(_SWITCH_TYPE, 0)
         state = offsets.get(("task_struct", "__state"), offsets.get(("task_struct", "state")))  # before Linux 5.14
         pid, start = (offsets.get(("task_struct", name)) for name in ("pid", "start_time"))
         if state is None or pid is None or start is None:
@@ -171,8 +177,9 @@ class OffCpuPlan:
             Setting.FIRST_TURN: scheduler.first_address,
             Setting.FIRST_TURN_BYTES: scheduler.first_size,
             Setting.WAKERS: int(has_wakers),
+            Setting.TYPED_SWITCH: 0,
         }
-        return cls(settings | dict(of_groups or {}), scheduler, has_wakers, of_groups is not None)
+        return cls(settings | dict(of_groups or {}), scheduler, switch_type, has_wakers, of_groups is not None)
 
     @property
     def at_switch(self) -> dict[Setting, int]:
@@ -188,6 +195,11 @@ class OffCpuPlan:
             Setting.SCHEDULE_BYTES: self.scheduler.wake_size,
         }
 
+    @property
+    def typed(self) -> dict[Setting, int]:
+        """What the program at sched_switch is told where the kernel loads it for that tracepoint's own type."""
+        return self.settings | {Setting.TYPED_SWITCH: 1}
+
     def maps(self) -> dict[str, int]:
         """Sizes of the maps that are used by nothing else."""
         of_wakers = {"last_wakers": MOST_TIMED, "wakings": RING_BYTES} if self.has_wakers else {}
@@ -200,6 +212,7 @@ class OffCpu:
 
     Args:
         plain: instructions for tracepoints.
+        typed: the same where the kernel knows a tracepoint's type.
         at_switch: the same for what runs when a thread has come back to a CPU.
         at_waking: the same for what runs when a thread is woken; None: nobody asks who wakes threads.
         maps: descriptors by name, shared with other samples.
@@ -215,6 +228,7 @@ class OffCpu:
     def __init__(
         self,
         plain: BpfObject,
+        typed: BpfObject,
         at_switch: BpfObject,
         at_waking: BpfObject | None,
         maps: Mapping[str, int],
@@ -244,13 +258,29 @@ class OffCpu:
                 taker = self._attached_program(steps.load(maps, "take_waker"))
                 self._attached.callback(os.close, attach_tracepoint(_WAKING, taker))
             for name, tracepoint in (ACCOUNTANTS | MOVES if plan.has_groups else ACCOUNTANTS).items():
-                program = self._attached_program(load_one(plain, maps, name, BPF_PROG_TYPE_RAW_TRACEPOINT))
-                self._attached.callback(os.close, attach_tracepoint(tracepoint, program))
+                if name != _AT_SWITCH or not self._attach_typed(typed, plan.switch_type):
+                    self._attach(plain, name, tracepoint)
             self._closing = on_failure.pop_all()
 
     def _attached_program(self, program: int) -> int:
         self._attached.callback(os.close, program)
         return program
+
+    def _attach(self, plain: BpfObject, name: str, tracepoint: str) -> None:
+        program = self._attached_program(load_one(plain, self._maps, name, BPF_PROG_TYPE_RAW_TRACEPOINT))
+        self._attached.callback(os.close, attach_tracepoint(tracepoint, program))
+
+    def _attach_typed(self, typed: BpfObject, switch_type: int) -> bool:
+        """The program at sched_switch, if the kernel knows that tracepoint's type: a switch costs less then."""
+        if not switch_type:
+            return False
+        try:
+            program = load_one(typed, self._maps, _AT_SWITCH, BPF_PROG_TYPE_TRACING, switch_type)
+        except LoadError:
+            return False
+        self._attached_program(program)
+        self._attached.callback(os.close, attach_tracepoint(None, program))
+        return True
 
     def begin(self) -> None:
         """Time threads from now on."""

@@ -55,7 +55,8 @@ class Setting(IntEnum):
     TASK_SIGNAL = 23
     SIGNAL_LIVE = 24
     WAKERS = 25
-    COPIES_WAKEUP = 26
+    TYPED_SWITCH = 26
+    COPIES_WAKEUP = 27
 
 
 # Where control groups do not matter.

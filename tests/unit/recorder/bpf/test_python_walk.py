@@ -100,7 +100,7 @@ def test_a_kernel_that_does_not_tell_what_is_executed_is_asked_once(
 
     def tell(structures: Collection[str], _: object) -> KernelTypes:
         asked.append(structures)
-        return KernelTypes({("file", "f_inode"): 8}, {})
+        return KernelTypes({("file", "f_inode"): 8}, {}, {})
 
     known = []
     monkeypatch.setattr(python_walk, "read_kernel_types", tell)
