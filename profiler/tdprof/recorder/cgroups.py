@@ -60,6 +60,10 @@ class ChosenCgroups:
         """Whether perf's own events can be of them."""
         return perf_counts_by(self.hierarchy)
 
+    def are_known_to_perf(self) -> bool:
+        """Whether the kernel keeps what perf's events need of each, where they can be of this hierarchy."""
+        return all(map(pe.is_known_group, self.folders))
+
     def processes(self) -> list[int]:
         """Who is in them, or below one, now."""
         return self._listed("cgroup.procs")

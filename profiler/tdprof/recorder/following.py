@@ -80,9 +80,15 @@ def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequ
                 f"{cgroups.hierarchy.controllers[0]}",
                 hint="run tdprof with sudo, where BPF works; or name a group of version 2, or of perf_event",
             )
+        if not cgroups.are_known_to_perf() and not cgroups.are_gone():
+            raise TdprofError(
+                "without BPF these control groups cannot be recorded: no controller is passed on to groups below the "
+                "root, and so the kernel counts nothing for them",
+                hint=f"echo +pids > {cgroups.hierarchy.mount}/cgroup.subtree_control; or run tdprof with sudo",
+            )
         return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders)
     sampler.filter_cgroups(cgroups.folders, is_v2=cgroups.hierarchy.is_v2)
-    is_counted = cgroups.is_perfs and _can_count_besides(events)
+    is_counted = cgroups.is_perfs and _can_count_besides(events) and cgroups.are_known_to_perf()
     return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders if is_counted else ())
 
 

@@ -4,6 +4,7 @@ Layouts and numbers are those of the kernel's include/uapi/linux/perf_event.h.
 """
 
 import ctypes
+import errno
 import fcntl
 import functools
 import os
@@ -140,8 +141,8 @@ def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1,
         ctypes.c_ulong(PERF_FLAG_FD_CLOEXEC | (PERF_FLAG_PID_CGROUP if is_cgroup else 0)),
     )
     if fd < 0:
-        errno = ctypes.get_errno()
-        raise OSError(errno, os.strerror(errno))
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
     return fd
 
 
@@ -212,6 +213,20 @@ def knows_lost_format() -> bool:
 def knows_cgroups() -> bool:
     """Whether samples can name their control group (Linux 5.7)."""
     return _takes(sample_type=SampleType.CGROUP)
+
+
+def is_known_group(folder: int) -> bool:
+    """Whether events can be of a control group of perf's hierarchy, by its open folder.
+
+    Of version 2 the kernel keeps nothing for perf below its root until that has any controller in its
+    cgroup.subtree_control (kernel/cgroup/cgroup.c, cgroup_calc_subtree_ss_mask), as inits see to.
+    """
+    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY)
+    try:
+        os.close(perf_event_open(attr, folder, 0, is_cgroup=True))
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    return True
 
 
 def _takes(**fields: int) -> bool:

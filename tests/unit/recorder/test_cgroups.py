@@ -1,12 +1,16 @@
 """Which hierarchies of control groups there are, and what a user's path means."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from tdprof.errors import TdprofError
-from tdprof.recorder import cgroups
+from tdprof.recorder import cgroups, following
+from tdprof.recorder import perf_event as pe
 from tdprof.recorder.cgroups import Hierarchy, chosen_cgroups, mounted_hierarchies
+from tdprof.recorder.options import RecordOptions
 
 MOUNTS = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -73,3 +77,21 @@ def test_what_is_none_is_refused(mounts: Path, named: list[str]) -> None:
     with pytest.raises(TdprofError) as caught, chosen_cgroups(named):
         pass
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("code", "is_known"), [(errno.ENOENT, False), (errno.EACCES, True)])
+def test_groups_that_the_kernel_keeps_nothing_for_are_said(
+    mounts: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_known: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(pe, "perf_event_open", refuse)
+    monkeypatch.setattr(cgroups, "perf_counts_by", lambda _: True)
+    with chosen_cgroups(["/shared"]) as chosen:
+        if is_known:
+            assert following.choose_target(RecordOptions(), None, None, [], chosen).cgroups == chosen.folders
+            return
+        with pytest.raises(TdprofError, match="no controller is passed on") as caught:
+            following.choose_target(RecordOptions(), None, None, [], chosen)
+        assert f"{mounts}/v2/cgroup.subtree_control" in (caught.value.hint or "")
