@@ -5,16 +5,29 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static void add_entries(struct unwind_table *table, const struct unwind_input *input)
+static void release(struct unwind_table *table)
+{
+	RELEASE(table->rules);
+	RELEASE(table->rows);
+	RELEASE(table->functions);
+	RELEASE(table->function);
+	free(table->code);
+	free(table->buckets);
+	free(table->rule_numbers.slots);
+}
+
+/* How many entries of .eh_frame that could be read turn out to be wrong. */
+static uint32_t add_entries(struct unwind_table *table, const struct unwind_input *input)
 {
 	struct entries entries = { .machine = input->machine };
+	uint32_t wrong = 0;
 
 	read_entries(&entries, table, &input->eh_frame, ENTRY_EH_FRAME);
 	read_entries(&entries, table, &input->debug_frame, ENTRY_DEBUG_FRAME);
 	read_go_functions(&entries, table, input);
-	sort_entries(&entries);
+	wrong += sort_entries(&entries);
 	table->header.entries = entries.fdes.count;
-	table->header.bad_entries = entries.bad;
+	table->header.bad_entries = entries.bad + wrong;
 	for (uint32_t i = 0; i < entries.fdes.count && !entries.budget.exhausted; i++) {
 		const struct fde *fde = &entries.fdes.items[i];
 		bool is_good = true;
@@ -31,25 +44,46 @@ static void add_entries(struct unwind_table *table, const struct unwind_input *i
 		else
 			is_good = run_fde(table, &entries.cies.items[fde->cie], fde, input->machine);
 		table->header.bad_entries += !is_good;
+		wrong += !is_good && fde->kind == ENTRY_EH_FRAME;
 	}
 	table->budget.exhausted = table->budget.exhausted || entries.budget.exhausted;
 	RELEASE(entries.cies);
 	RELEASE(entries.fdes);
+	return wrong;
+}
+
+/* Fills a table that need not be initialised; false where it cannot be had. */
+static bool build(struct unwind_table *table, const struct unwind_input *input, uint32_t *wrong)
+{
+	*wrong = 0;
+	if (!open_table(table, input))
+		return false;
+	*wrong = add_entries(table, input);
+	finish_table(table);
+	return !table->budget.exhausted;
 }
 
 EXPORT struct unwind_table *tdprof_unwind_build(const struct unwind_input *input)
 {
 	struct unwind_table *table = malloc(sizeof(*table));
+	uint32_t wrong, none;
 
 	if (!table)
 		return NULL;
-	bool is_open = open_table(table, input);
+	bool is_built = build(table, input, &wrong);
 
-	if (is_open) {
-		add_entries(table, input);
-		finish_table(table);
+	if (is_built && wrong) {
+		/* Damage seldom comes alone: what is wrong with the section's others no rule tells. */
+		struct unwind_input others = *input;
+		uint32_t bad = table->header.bad_entries;
+
+		others.eh_frame = (struct unwind_section){ 0 };
+		release(table);
+		is_built = build(table, &others, &none);
+		table->header.bad_entries = bad;
+		table->input = input;
 	}
-	if (!is_open || table->budget.exhausted) {
+	if (!is_built) {
 		tdprof_unwind_close(table);
 		return NULL;
 	}
@@ -86,14 +120,7 @@ EXPORT void tdprof_unwind_write(const struct unwind_table *table, uint8_t *out)
 
 EXPORT void tdprof_unwind_close(struct unwind_table *table)
 {
-	if (!table)
-		return;
-	RELEASE(table->rules);
-	RELEASE(table->rows);
-	RELEASE(table->functions);
-	RELEASE(table->function);
-	free(table->code);
-	free(table->buckets);
-	free(table->rule_numbers.slots);
+	if (table)
+		release(table);
 	free(table);
 }

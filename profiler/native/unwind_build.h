@@ -148,8 +148,8 @@ struct entries {
 /* Of .eh_frame or .debug_frame. */
 void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
                   enum entry_kind kind);
-/* By address, each cut where the next begins. */
-void sort_entries(struct entries *entries);
+/* By address, each cut where the next begins. Returns how many of .eh_frame begin within another. */
+uint32_t sort_entries(struct entries *entries);
 /* An encoded pointer (LSB 10.5.1); `address` is that of its first byte. */
 uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address);
 

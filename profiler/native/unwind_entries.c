@@ -286,10 +286,10 @@ static bool sort_by_start(struct entries *entries)
 	return true;
 }
 
-void sort_entries(struct entries *entries)
+uint32_t sort_entries(struct entries *entries)
 {
 	struct fde *fdes = entries->fdes.items;
-	uint32_t kept = 0;
+	uint32_t kept = 0, overlaps = 0;
 	place_t covered[ENTRY_KINDS] = { 0 }; /* up to where, by entries of each kind */
 
 	bool is_sorted = true;
@@ -298,7 +298,7 @@ void sort_entries(struct entries *entries)
 		is_sorted = fdes[i - 1].start <= fdes[i].start;
 	if (!is_sorted && !sort_by_start(entries)) {
 		entries->budget.exhausted = true;
-		return;
+		return 0;
 	}
 	fdes = entries->fdes.items;
 	for (uint32_t i = 0; i < entries->fdes.count; i++) {
@@ -317,9 +317,13 @@ void sort_entries(struct entries *entries)
 				fdes[kept - 1] = fde;
 			continue;
 		}
+		/* No assembler makes functions that overlap. */
+		overlaps += kept && fdes[kept - 1].end > fde.start && fdes[kept - 1].kind == ENTRY_EH_FRAME &&
+			    fde.kind == ENTRY_EH_FRAME;
 		if (kept && fdes[kept - 1].end > fde.start)
 			fdes[kept - 1].end = fde.start;
 		fdes[kept++] = fde;
 	}
 	entries->fdes.count = kept;
+	return overlaps;
 }

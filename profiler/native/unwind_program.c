@@ -46,6 +46,7 @@ struct run {
 	struct frame_row remembered[MOST_REMEMBERED];
 	unsigned depth;
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
+	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
 };
@@ -153,10 +154,10 @@ static void end_row(const struct run *run, packed_rule rule)
 		add_row(run->table, (place_t)run->place, rule);
 }
 
-/* The row holds up to here. False if the place is behind the function's end or before the row. */
+/* The row holds up to here. False if the place is before the row, or where the function is not. */
 static bool advance(struct run *run, uint64_t to)
 {
-	if (!run->table || to < run->place)
+	if (!run->table || to < run->place || (run->is_whole && to > run->end))
 		return false;
 	/* What a clipped function says of code behind its end is not needed, but no fault. */
 	if (to > run->place && run->place < run->end)
@@ -378,9 +379,11 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.depth = 0;
 	run.place = fde->start;
 	run.end = fde->end;
+	run.is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
 	run.table = table;
 	run.pushed = pushed_before(&run);
-	bool is_good = run_all(&run);
+	/* What was remembered is for code that comes back to it. */
+	bool is_good = run_all(&run) && (!run.is_whole || run.depth == 0);
 
 	if (run.place < run.end)
 		end_row(&run, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);

@@ -16,7 +16,14 @@ from tdprof.model.addresses import DELETED, FileKind, MappedFile
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
-from tdprof.unwind.tables import TableCache, TableWorker, is_mapped_as_laid_out, read_identity
+from tdprof.unwind.tables import (
+    TableCache,
+    TableWorker,
+    damage_notes,
+    is_damaged,
+    is_mapped_as_laid_out,
+    read_identity,
+)
 from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World, walk_stacks, words_of
 
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table: nothing is known of the file's code
@@ -49,6 +56,7 @@ class FileTables:
         self._known: dict[MappedFile, tuple[int, MappingKind]] = {}
         self._unseen: dict[MappedFile, bytes] = {}  # tables of files that are not here
         self._missed: set[MappedFile] = set()
+        self._damaged: set[str] = set()
         self._bytes = 0
 
     def number(self, file: MappedFile, file_offset: U64, length: U64) -> tuple[int, MappingKind]:
@@ -92,6 +100,7 @@ class FileTables:
 
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
+        yield from damage_notes(self._damaged)
         if self.missing:
             yield (
                 f"{len(self.missing):,} mapped files are not here, or are not the recorded ones (the first is "
@@ -113,6 +122,8 @@ class FileTables:
         if self._bytes > _MOST_TABLE_BYTES:
             self._miss(file)
             return False
+        if is_damaged(table):
+            self._damaged.add(file.path)
         self._known[file] = len(self.tables), MappingKind.TABLE
         self.tables.append(table)
         return True

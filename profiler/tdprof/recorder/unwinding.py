@@ -25,7 +25,7 @@ from tdprof.recorder.hotspot import is_jvm
 from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.text import plural
-from tdprof.unwind.tables import TableCache, TableWorker, has_v8, identity_of
+from tdprof.unwind.tables import TableCache, TableWorker, damage_notes, has_v8, identity_of, is_damaged
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
@@ -94,9 +94,13 @@ def _end_nothing(pid: int, *, is_late: bool) -> None:
 
 
 class _Batch:
-    """Files whose tables a worker is finding or building; their descriptors are open until they are known."""
+    """Files whose tables a worker is finding or building; their descriptors are open until they are known.
 
-    def __init__(self, files: Mapping[FileKey, int], cache: TableCache) -> None:
+    Paths of damaged ones are added to ``damaged``.
+    """
+
+    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: set[str]) -> None:
+        self._damaged = damaged
         self.unknown = dict(files)
         self._keys = list(files)
         self.worker = TableWorker([Path(f"/proc/self/fd/{fd}") for fd in files.values()], cache)
@@ -109,7 +113,11 @@ class _Batch:
             return None
         self.stuck_at = time.monotonic() + _PATIENCE_S
         key = self._keys[result[0]]
-        os.close(self.unknown.pop(key))
+        fd = self.unknown.pop(key)
+        if result[1] and is_damaged(result[1]):
+            with contextlib.suppress(OSError):
+                self._damaged.add(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        os.close(fd)
         return key, result[1]
 
     def close(self) -> None:
@@ -159,6 +167,7 @@ class Unwinding:
         self._cache = cache
         self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
+        self._damaged: set[str] = set()  # paths
         self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
         self._is_full = False  # there was no room for a table
         self._known: dict[int, list[Extent]] = {}
@@ -321,7 +330,7 @@ class Unwinding:
             return
         files = dict(itertools.islice(self._wanted.items(), _BATCH_FILES))
         try:
-            self._batch = _Batch(files, self._cache)
+            self._batch = _Batch(files, self._cache, self._damaged)
         except OSError:  # no descriptor, process or memory for it now
             return
         for key in files:
@@ -359,6 +368,7 @@ class Unwinding:
             yield from self._python.notes()
         if self._heaps:
             yield from self._heaps.notes()
+        yield from damage_notes(self._damaged)
         if self._silent:
             silent = plural(len(self._silent), "process", "es")
             yield f"what {silent} mapped could not be read in time: its stacks end as no-table"

@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +20,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 from tdprof.native import unwind_api as binding
+from tdprof.text import plural
 from tdprof.unwind.sections import LAYOUT_BYTES, file_identity, shared_identity, table_input
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_FILES = 512
 MOST_BYTES = 128 << 20  # of one table; that of a program with 2.8 million rows has 15 MB
 _PATIENCE_S = 0.5
+_MOST_NAMED = 8  # damaged files
 _PAGE_BYTES = (4 << 10, 16 << 10, 64 << 10)  # of the kernels there are
 _FRAME = struct.Struct("<Iq")  # number of the file; bytes of its table that follow, or -1: it has none
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -266,6 +268,19 @@ def identity_of(table: bytes) -> bytes:
 def has_v8(table: bytes) -> bool:
     """Whether V8 is in the file: then code that it makes is in the processes that have mapped it."""
     return bool(binding.read_header(table).sources & binding.FROM_V8)
+
+
+def is_damaged(table: bytes) -> bool:
+    """Whether entries of the file's call-frame information cannot be right, so that none of that section is used."""
+    return bool(binding.read_header(table).bad_entries)
+
+
+def damage_notes(paths: Collection[str]) -> Iterator[str]:
+    """What the user should know of files whose tables are damaged."""
+    for path in sorted(paths)[:_MOST_NAMED]:
+        yield f"the call-frame information of {path} is damaged and not used: callers are guessed from its instructions"
+    if len(paths) > _MOST_NAMED:
+        yield f"so is that of {plural(len(paths) - _MOST_NAMED, 'more file', 's')}"
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -43,6 +43,26 @@ def test_files_behind_one_at_which_a_worker_dies_have_their_tables(
     assert [found.number(file, none, none)[0] for file in files] == [0, 0xFFFFFFFF, 1, 0xFFFFFFFF, 2]
 
 
+def test_damaged_call_frame_information_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # The last instruction is the bad one: no padding follows.
+    file = ElfFile(build_id=b"\x12" * 20, sections={".eh_frame": frames((0x401000, 0x10, b"\0\0\x3f"))})
+    (tmp_path / "damaged").write_bytes(file.to_bytes())
+    for _ in range(2):  # built, and from the cache
+        found = walk_copies.FileTables(tmp_path, is_here=False)
+        found.find([MappedFile("/damaged", "12" * 20)])
+        assert list(found.notes()) == [
+            "the call-frame information of /damaged is damaged and not used: callers are guessed from its instructions"
+        ]
+
+
+def test_few_of_many_damaged_files_are_named() -> None:
+    assert list(tables.damage_notes({f"/{number:02}" for number in range(20)}))[7:] == [
+        "the call-frame information of /07 is damaged and not used: callers are guessed from its instructions",
+        "so is that of 12 more files",
+    ]
+
+
 def elf_at(file_offset: int) -> bytes:
     """A program whose code lies there; of any place the same build-id."""
     data = bytearray(ElfFile(build_id=b"\x12" * 20, sections={".eh_frame": frames((0x401000, 0x10, b""))}).to_bytes())

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from builders.call_frames import frames
+from builders.elf import ElfFile
 from builders.waiting import wait_until
 from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
@@ -115,6 +117,15 @@ def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, t
     shutil.copy(PROGRAM, copy)
     recorder.prepare_files([PROGRAM, copy, tmp_path / "missing"])
     assert arrays.has_table(PROGRAM)
+
+
+def test_damaged_call_frame_information_is_named(recorder: unwinding.Unwinding, tmp_path: Path) -> None:
+    for name, program in {"good": b"", "damaged": b"\x3f"}.items():
+        # The last instruction is the bad one: no padding follows.
+        file = ElfFile(sections={".eh_frame": frames((0x401000, 0x10, b"\0\0" + program))})
+        (tmp_path / name).write_bytes(file.to_bytes())
+    recorder.prepare_files([tmp_path / "good", tmp_path / "damaged"])
+    assert list(recorder.notes()) == list(tables.damage_notes([str(tmp_path / "damaged")]))
 
 
 def test_the_vdso_has_its_table_before_anything_runs(

@@ -20,6 +20,14 @@ TEXT = 0x401000
 SP, FP = 7, 6  # DWARF numbers of x86-64
 
 
+DEBUG_CIE = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
+
+
+def debug_fde(start: int, size: int, program: bytes) -> bytes:
+    """An FDE of .debug_frame whose CIE is the section's first."""
+    return entry(struct.pack("<IQQ", 0, start, size) + program)
+
+
 def build(eh_frame: bytes = b"", *, size: int = 0x2000, **more) -> UnwindTable:
     segment = binding.Segment(TEXT, 0x1000, size, 0)
     machine = more.pop("machine", sections.EM_X86_64)
@@ -222,18 +230,23 @@ BAD_PROGRAMS = {
     "remembered too often": b"\x0a" * 17,
     "cut short": b"\x0e",
     "block longer than all": b"\x0f\xff\x7f",
+    "behind the function's end": b"\x02\x1f",
+    "remembered, never restored": b"\x0a",
 }
 
 
 @pytest.mark.parametrize("program", BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
-def test_a_bad_program_leaves_no_rule(program):
+def test_a_bad_program_is_not_believed(program):
     # The last instruction is the bad one: no padding may follow.
     program = b"\x42\x0e\x10" + (-(len(program) + 3 + 13) % 4) * b"\0" + program
-    table = build(frames((TEXT, 0x20, program), (TEXT + 0x20, 0x10, b"")))
-    assert table.text_at(TEXT + 1) == "sp+8 ra=cfa-8"  # what came before stands
-    assert table.text_at(TEXT + 2) == "none"
-    assert table.text_at(TEXT + 0x20) == "sp+8 ra=cfa-8"
-    assert table.counts[:2] == (2, 1)
+    data = frames((TEXT, 0x20, program), (TEXT + 0x20, 0x10, b""))
+    table = build(data)
+    assert table.text_at(TEXT + 1) == table.text_at(TEXT + 0x20) == "guess"  # nor what stands beside it
+    assert table.counts[:3] == (0, 1, 0)
+    debug = build(
+        debug_frame=binding.Section(DEBUG_CIE + debug_fde(TEXT, 0x10, program) + debug_fde(TEXT + 0x20, 8, b""))
+    )
+    assert debug.text_at(TEXT + 0x20) == "sp+8 ra=cfa-8"
 
 
 GOOD = frames((TEXT, 0x10, b""))[:-4]
@@ -250,17 +263,33 @@ def test_nothing_of_a_damaged_section_is_believed(data):
     table = build(data)
     assert table.text_at(TEXT) == "guess"
     assert table.counts[:3] == (0, 1, 0)
-    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
-    debug = cie + entry(struct.pack("<IQQ", 0, TEXT, 0x10) + b"\x0e\x18")
+    debug = DEBUG_CIE + debug_fde(TEXT, 0x10, b"\x0e\x18")
     assert build(data, debug_frame=binding.Section(debug)).text_at(TEXT) == "sp+24 ra=cfa-8"
     assert build(GOOD, debug_frame=binding.Section(debug + b"\x40\0\0\0" + bytes(8))).text_at(TEXT) == "sp+8 ra=cfa-8"
 
 
-def test_overlapping_functions_are_cut():
-    table = build(frames((TEXT, 0x40, b"\x0e\x10"), (TEXT + 0x10, 0x10, b"\x0e\x20"), (TEXT + 0x10, 0x20, b"\x0e\x30")))
+def test_functions_that_overlap_are_damage():
+    table = build(frames((TEXT, 0x40, b"\x0e\x10"), (TEXT + 0x10, 0x10, b"\x0e\x20"), (TEXT + 0x50, 0x10, b"")))
+    assert table.text_at(TEXT) == table.text_at(TEXT + 0x10) == table.text_at(TEXT + 0x50) == "guess"
+    assert table.counts[:3] == (0, 1, 0)
+
+
+def test_of_functions_that_begin_at_one_place_the_first_holds():
+    table = build(frames((TEXT, 0x10, b"\x0e\x20"), (TEXT, 0x20, b"\x0e\x30")))
+    assert table.text_at(TEXT) == "sp+32 ra=cfa-8"
+    assert table.counts[1] == 0
+
+
+def test_overlapping_functions_of_debug_data_are_cut():
+    """Of code that a linker discarded several can be left at one address."""
+    table = build(
+        debug_frame=binding.Section(
+            DEBUG_CIE + debug_fde(TEXT, 0x40, b"\x0e\x10") + debug_fde(TEXT + 0x10, 0x10, b"\x0e\x20")
+        )
+    )
     assert table.text_at(TEXT) == "sp+16 ra=cfa-8"
     assert table.text_at(TEXT + 0x10) == "sp+32 ra=cfa-8"
-    assert table.text_at(TEXT + 0x25) == "guess"  # one that begins where another does is left out
+    assert table.text_at(TEXT + 0x25) == "guess"
 
 
 def test_functions_in_any_order():
@@ -272,12 +301,7 @@ def test_functions_in_any_order():
 
 
 def test_debug_frame_fills_what_eh_frame_leaves_open():
-    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
-
-    def debug_fde(start: int, size: int, program: bytes) -> bytes:
-        return entry(struct.pack("<IQQ", 0, start, size) + program)
-
-    debug = cie + debug_fde(TEXT, 0x40, b"\x0e\x18") + debug_fde(TEXT + 0x40, 0x10, b"\x0e\x20")
+    debug = DEBUG_CIE + debug_fde(TEXT, 0x40, b"\x0e\x18") + debug_fde(TEXT + 0x40, 0x10, b"\x0e\x20")
     eh = frames((TEXT + 0x10, 0x10, b""))
     table = build(eh, debug_frame=binding.Section(debug))
     assert table.text_at(TEXT) == "sp+24 ra=cfa-8"
