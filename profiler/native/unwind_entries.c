@@ -319,7 +319,7 @@ uint32_t sort_entries(struct entries *entries)
 		}
 		/* No assembler makes functions that overlap. */
 		overlaps += kept && fdes[kept - 1].end > fde.start && fdes[kept - 1].kind == ENTRY_EH_FRAME &&
-			    fde.kind == ENTRY_EH_FRAME;
+		            fde.kind == ENTRY_EH_FRAME;
 		if (kept && fdes[kept - 1].end > fde.start)
 			fdes[kept - 1].end = fde.start;
 		fdes[kept++] = fde;

@@ -13,7 +13,8 @@ from tdprof.attribute.code_files import CodeFiles
 from tdprof.decode.perf.columns import Copies
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile
-from tdprof.model.arrays import I64, U32, U64
+from tdprof.model.arrays import I64, U32, U64, distinct
+from tdprof.profile.frames import number_pairs, number_values
 from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
 from tdprof.unwind.tables import (
@@ -192,14 +193,14 @@ class CopyWalker:
             copies: the n stacks.
         """
         space = self._spaces.space_of_samples(pid, time_ns, None).astype(np.int64)
-        keys = np.stack([space, self._moments(space, time_ns)])
-        distinct, which = np.unique(keys, axis=1, return_inverse=True)
-        spaces = [self._space(number, moment) for number, moment in distinct.T.tolist()]
+        # One more, as -1 is no space.
+        number, moment, which = number_pairs(space + 1, self._moments(space, time_ns))
+        spaces = [self._space(*pair) for pair in zip((number - 1).tolist(), moment.tolist(), strict=True)]
         return walk_stacks(
             CopiedStacks(
                 self._machine,
                 copies.registers[:, : words_of(self._machine)],
-                which.reshape(-1).astype(np.uint32),
+                which.astype(np.uint32),
                 copies.stack_start,
                 copies.stack_bytes,
                 copies.stack,
@@ -212,7 +213,7 @@ class CopyWalker:
     def _moments(self, space: I64, time_ns: U64) -> I64:
         """int64[n]: how often what addresses mean in the sample's space may have changed up to it."""
         moments = np.zeros(len(space), np.int64)
-        for number in np.unique(space[space >= 0]).tolist():
+        for number in distinct(space[space >= 0]).tolist():
             if number not in self._changes:
                 self._changes[number] = self._spaces.changes(number)
             if len(changes := self._changes[number]):
@@ -235,8 +236,7 @@ class CopyWalker:
 
     def _list(self, number: int, time_ns: int) -> _Space:
         start, end, rows = self._spaces.mapped_at(number, time_ns)
-        numbers, inverse = np.unique(self._code.of_mappings(rows), return_inverse=True)
-        which = inverse.reshape(-1)
+        numbers, which = number_values(self._code.of_mappings(rows).astype(np.uint64))
         files = [self._code[number] for number in numbers.tolist()]
         self._files.find(files)
         order = np.argsort(which, kind="stable")

@@ -36,6 +36,7 @@ from tdprof.values import dataclass
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
+_COPIES_WINDOW_BYTES = 8 << 20  # with copied stacks, of which 2 MiB are some hundred samples
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
@@ -289,11 +290,12 @@ class PerfData:
         return [memoryview(first)[self._start : self._end], *(memoryview(data) for data in extra)]
 
     def _batches_of(self, file: int, data: memoryview) -> Iterator[Batch]:
-        stream, inflater = self._stream, Inflater(self._stream, self.losses, _WINDOW_BYTES)
+        window_bytes = _COPIES_WINDOW_BYTES if self.has_copies else _WINDOW_BYTES
+        stream, inflater = self._stream, Inflater(self._stream, self.losses, window_bytes)
         at = taken = read = 0
         before = self.position
         while len(data) - at >= 8:
-            window = data[at : at + _WINDOW_BYTES]
+            window = data[at : at + window_bytes]
             used = stream.feed(window, final=at + len(window) == len(data))
             at += used
             read += used
@@ -314,7 +316,7 @@ class PerfData:
             elif used == 0:
                 break
             self.position = before + at
-            if read >= _WINDOW_BYTES:
+            if read >= window_bytes:
                 self._drop_pages(file, taken, at)
                 taken, read = at, 0
                 yield self._take_batch()
