@@ -31,6 +31,8 @@ _SECOND_CHANCES = 1
 _MOST_ROUNDS = 50
 # A cluster of its own is started so often, while workers die before they are up.
 _STARTS = 20
+_TLS = "DASK_DISTRIBUTED__COMM__TLS__"
+_KEYS = f"{_TLS}CA_FILE, {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY name their files"
 # Pieces that scheduler and client hold at once, whatever their number.
 _AT_ONCE = 1000
 
@@ -69,6 +71,7 @@ class DaskEngine:
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def open(self) -> None:
+        _check_keys(self._address)
         with contextlib.ExitStack() as stack:
             try:
                 cluster = self._address or stack.enter_context(self._own_cluster(stack))
@@ -176,6 +179,24 @@ def _in_own_process(work: Work, sources: Sequence[str], options: str) -> bytes |
 
 def _scheduler_gone() -> TdprofError:
     return TdprofError("the Dask scheduler is gone", hint="run it again: what is done is kept")
+
+
+def _check_keys(address: str) -> None:
+    """Raises TdprofError: Dask's configuration has no keys for TLS, or wants them where there is none."""
+    try:
+        security = distributed.Security()
+        has_keys = security.get_connection_args("client")["ssl_context"] is not None
+    except (OSError, ValueError) as error:  # also ssl.SSLError: files that are not there, or hold none
+        raise TdprofError(f"the TLS keys of Dask's configuration cannot be used: {error}", hint=_KEYS) from error
+    is_tls = urlsplit(address).scheme == "tls"
+    if is_tls and not has_keys:
+        raise TdprofError(f"there are no TLS keys to speak to {address} with", hint=_KEYS, status=2)
+    if security.require_encryption and not is_tls:
+        raise TdprofError(
+            f"Dask's configuration requires encryption, and {address or 'a cluster on this machine'} has none",
+            hint="--engine tls://…, --engine local, or DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=false",
+            status=2,
+        )
 
 
 def _check_protected(address: str) -> None:

@@ -201,3 +201,25 @@ def test_a_scheduler_that_anybody_may_speak_to_is_refused(tmp_path: Path, captur
     DaskEngine("tcp://127.0.0.1:8786")
     DaskEngine("tcp://192.0.2.1:8786", insecure=True)
     assert tdprof("fleet", "add", tmp_path / "s", captures, "--engine", "spark").status == 2
+
+
+def test_keys_that_are_missing_or_none_are_said(tmp_path: Path) -> None:
+    """What Dask raises then is a TypeError, after half a minute."""
+    import dask
+
+    (tmp_path / "none.pem").write_text("no key")
+    for ca_file, words in ((None, "no TLS keys"), ("gone.pem", "cannot be used"), ("none.pem", "cannot be used")):
+        path = ca_file and str(tmp_path / ca_file)
+        keys = {f"distributed.comm.tls.{name}": path for name in ("ca-file", "client.cert", "client.key")}
+        with dask.config.set(keys), pytest.raises(TdprofError, match=words) as raised:
+            DaskEngine("tls://127.0.0.1:1").open()
+        assert "CLIENT__KEY" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("address", ["", "tcp://127.0.0.1:1"])
+def test_a_cluster_without_the_encryption_that_is_required_is_refused(address: str) -> None:
+    import dask
+
+    required = {"distributed.comm.require-encryption": True}
+    with dask.config.set(required), pytest.raises(TdprofError, match="requires encryption"):
+        DaskEngine(address).open()
