@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
@@ -243,8 +244,7 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
     merged, representative = merge_stacks(stacks)
     numbers = number_of.take(stacks.function).astype(np.int32, copy=False)
     paths = pa.ListArray.from_arrays(pa.array(stacks.start.astype(np.int32)), pa.array(numbers))
-    in_order = numbers.astype(">i4").tobytes()  # as bytes they sort like lists of numbers
-    starts, ends = stacks.start[:-1][representative], stacks.start[1:][representative]
+    rank = _ranks(stacks.start, numbers, representative)
     samples = profile.samples
     path_of = merged.take(samples.stack)
     parts = []
@@ -254,14 +254,10 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
         np.add.at(count, path_of[mine], samples.count[mine])
         np.add.at(weight, path_of[mine], samples.weight[mine])
         seen = np.flatnonzero(count)
-        edges = zip((4 * starts[seen]).tolist(), (4 * ends[seen]).tolist(), strict=True)
-        texts = [in_order[start:end] for start, end in edges]
-        order = list(range(len(seen)))
-        if len(order) > MOST_PATHS:
-            order.sort(key=lambda path: (-int(weight[seen[path]]), texts[path]))
-        kept, left = order[:MOST_PATHS], seen[order[MOST_PATHS:]]
-        kept.sort(key=texts.__getitem__)
-        chosen = seen[kept]
+        if len(seen) > MOST_PATHS:
+            seen = seen[np.lexsort((rank[seen], np.iinfo(np.uint64).max - weight[seen]))]
+        kept, left = seen[:MOST_PATHS], seen[MOST_PATHS:]
+        chosen = kept[np.argsort(rank[kept])]
         counts, weights = count[chosen].astype(np.int64), weight[chosen].astype(np.int64)
         frames = paths.take(pa.array(representative[chosen]))
         if len(left):  # without frames: of many paths
@@ -279,6 +275,15 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
             )
         )
     return pa.concat_tables(parts).combine_chunks()
+
+
+def _ranks(start: I64, numbers: I32, paths: I64) -> I64:
+    """int64[paths]: the place of each among all, in the order of the lists ``numbers[start[i]:start[i + 1]]``."""
+    as_bytes = pa.py_buffer(numbers.astype(">i4"))  # sorted like the lists
+    lists = pa.Array.from_buffers(pa.large_binary(), len(start) - 1, [None, pa.py_buffer(4 * start), as_bytes])
+    rank = np.empty(len(paths), np.int64)
+    rank[pa.compute.sort_indices(lists.take(pa.array(paths))).to_numpy()] = np.arange(len(paths))
+    return rank
 
 
 def _recordings(
