@@ -140,12 +140,12 @@ class Run:
                 return
             self._time_threads()
             self.attached.enable()
+            self.manifest = with_start_now(self.manifest)  # what follows takes long where there are many processes
             self._follow_later()
             if self.sampler and self.sampler.off_cpu:
                 self.sampler.off_cpu.note_standing(self._recorded_processes(), self._recorded_threads())
             if self.spe:
                 self.spe.start()
-            self.manifest = with_start_now(self.manifest)
             # Who waits for it to go on with what is to be recorded finds it once events count.
             write_manifest(self.folder, self.manifest)
             self._watch_cpus()
