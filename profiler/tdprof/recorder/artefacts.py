@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tdprof.capture.files import FILES_FOLDER, MOST_CODE_FILE_BYTES, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.perf_maps import times_name
@@ -20,10 +20,12 @@ from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.foreign_files import CopyBudget, copy_file, open_below
-from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 from tdprof.recorder.patience import Patience
+
+if TYPE_CHECKING:
+    from tdprof.recorder.held_programs import HeldPrograms  # an import of perf.data does without
 
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
 _MOST_BYTES_OF_CODE = 1 << 30
@@ -216,7 +218,7 @@ class MappedProgram(NamedTuple):
 def save_files(
     folder: OwnFolder,
     mapped: Iterable[MappedProgram],
-    held: HeldPrograms | None = None,
+    held: "HeldPrograms | None" = None,
     seen: Iterable[MappedProgram] = (),
 ) -> list[str]:
     """Copy programs and libraries that running processes map, or that are held, as far as their paths do not lead to
