@@ -22,6 +22,7 @@ from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_TRACING, LoadError, lo
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.host import read_text
 from tdprof.recorder.ring import BpfRing
 from tdprof.unwind.tables import build_file_table
 
@@ -175,16 +176,8 @@ def test_the_program_at_switches_is_of_their_own_type_where_the_kernel_loads_it(
     attempt = BpfLoad([True], SIZES, off_cpu=plan if is_known else replace(plan, switch_type=1))  # that of a number
     with attempt.finish() as sampler:
         assert sampler.off_cpu
-        told = [line for path in Path("/proc/self/fdinfo").iterdir() for line in file_lines(path)]
+        told = [line for path in Path("/proc/self/fdinfo").iterdir() for line in read_text(path).splitlines()]
         assert told.count(f"prog_type:\t{BPF_PROG_TYPE_TRACING}") == is_known
-
-
-def file_lines(path: Path) -> list[str]:
-    """None of a descriptor that is closed meanwhile."""
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
 
 
 def test_one_object_serves_any_events_and_call_graphs(cached: Path, no_compiler: None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tdprof.decode.perf.chains import grown
 from tdprof.decode.perf.columns import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 from tdprof.model.arrays import U32, U64
 from tdprof.native.library import load_native
@@ -114,7 +115,7 @@ def native_samples(samples: Samples) -> tuple[PerfSamples, list[npt.NDArray[np.g
 
 
 class SumTable:
-    """Rows that are alike, added up into a table of fixed size; its user gets it whenever it is full.
+    """Rows that are alike, added up into a table; its user gets it whenever it is full.
 
     Args:
         intervals: which samples may be added up.
@@ -128,14 +129,13 @@ class SumTable:
         self._pending: list[Table] = []
         self._rows = np.empty(_CAPACITY, row)
         self._slots = np.zeros(2 * _CAPACITY, np.uint64)
-        self._table = native(
-            rows=self._rows.ctypes.data,
-            slots=self._slots.ctypes.data,
-            slot_mask=len(self._slots) - 1,
-            capacity=len(self._rows),
-            seed=int.from_bytes(os.urandom(8), "little"),
-            intervals=intervals.native(),
-        )
+        self._table = native(seed=int.from_bytes(os.urandom(8), "little"), intervals=intervals.native())
+        self._point()
+
+    def _point(self) -> None:
+        table = self._table
+        table.rows, table.capacity = self._rows.ctypes.data, len(self._rows)
+        table.slots, table.slot_mask = self._slots.ctypes.data, len(self._slots) - 1
 
     def flush(self) -> Iterator[Table]:
         """The rows added up since the last full table, if any."""
@@ -170,13 +170,10 @@ class SampleGroups(SumTable):
 
     def _grow(self) -> None:
         assert self._library is not None
-        rows, slots = np.empty(2 * len(self._rows), GROUP), np.zeros(2 * len(self._slots), np.uint64)
-        rows[: len(self._rows)] = self._rows
-        table = self._table
-        table.rows, table.capacity = rows.ctypes.data, len(rows)
-        table.slots, table.slot_mask = slots.ctypes.data, len(slots) - 1
-        self._library.tdprof_perf_rehash_groups(ctypes.byref(table), self._slots.ctypes.data, len(self._slots))
-        self._rows, self._slots = rows, slots
+        old = self._slots
+        self._rows, self._slots = grown(self._rows), np.zeros(2 * len(old), np.uint64)
+        self._point()
+        self._library.tdprof_perf_rehash_groups(ctypes.byref(self._table), old.ctypes.data, len(old))
 
     def _add_python(self, samples: Samples) -> Iterator[Table]:
         """The same with NumPy alone; every batch is a table of its own."""
