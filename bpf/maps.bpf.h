@@ -76,6 +76,8 @@ BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
 /* What user space found threads in when time began to be recorded, by number: an enum thread_state. Who slept is there
  * in recordings of control groups alone. */
 BPF_TABLE("hash", __u32, __u32, standing, 1);
+/* Who was woken before that, and had not been seen, by the address that the kernel keeps each at: when. */
+BPF_TABLE("hash", __u64, __u64, early_wakes, 1);
 /* Processes (MOVED_PROCESS and their number) and threads that came into the chosen groups or left them, and when
  * anybody did. */
 BPF_TABLE("lru_hash", __u64, struct visit, visits, 1);

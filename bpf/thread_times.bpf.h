@@ -96,13 +96,16 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 	__u32 state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
 	__u64 since_ns = recorded_since(), start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
 	__u32 *stood = standing_since(task, since_ns);
+	__u64 *woken_ns = has_waited ? early_wakes.lookup(&task) : 0;
 
 	if (start_ns > since_ns) {
 		since_ns = start_ns;
 		if (has_waited)
 			state = THREAD_RUNNABLE;
+	} else if (has_waited && !stood && !woken_ns && !since(SINCE_ALL_STAND)) {
+		state = THREAD_RUNNABLE; /* nobody has looked at it yet, and nobody has woken it */
 	}
-	if (stood && has_waited)
+	if (stood && has_waited && !(woken_ns && *stood < THREAD_INTERRUPTIBLE))
 		state = *stood;
 	if (is_of_cgroups()) {
 		struct visit visit = last_visit(task);
@@ -119,7 +122,13 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 				state = is_coming || visit.is_runnable ? THREAD_RUNNABLE : THREAD_INTERRUPTIBLE;
 		}
 	}
-	return begin_times(task, state, since_ns);
+	struct thread_times *thread = begin_times(task, state, since_ns);
+
+	if (thread && woken_ns && *woken_ns > since_ns && state >= THREAD_INTERRUPTIBLE) {
+		pass_time(thread, *woken_ns);
+		thread->state = THREAD_RUNNABLE;
+	}
+	return thread;
 }
 
 /* Of a thread of which no more is recorded. */
@@ -317,11 +326,18 @@ int switch_threads(struct bpf_raw_tracepoint_args *ctx)
 /* A thread that slept has what it waited for, and waits for a CPU. */
 int wake_thread(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u64 task = ctx->args[0];
+	__u64 task = ctx->args[0], now_ns;
 	struct thread_times *thread = times.lookup(&task);
 
+	if (!thread) {
+		if (recorded_since() && !since(SINCE_ALL_STAND)) {
+			now_ns = bpf_ktime_get_ns();
+			early_wakes.update(&task, &now_ns);
+		}
+		return 0;
+	}
 	/* Where it may have left its groups meanwhile the rest of the wait counts alike. */
-	if (thread && thread->state >= THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns)) {
+	if (thread->state >= THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns)) {
 		pass_time(thread, bpf_ktime_get_ns());
 		thread->state = THREAD_RUNNABLE;
 	}

@@ -29,6 +29,15 @@ def times_of(capture: Capture) -> dict[int, dict[str, int]]:
     return {row["tid"]: row for row in rows}
 
 
+def never_sleeping(build: Build, running: contextlib.ExitStack) -> "subprocess.Popen[str]":
+    process = subprocess.Popen([build("split.c"), "60"], stdout=subprocess.PIPE, text=True)
+    running.callback(process.wait)
+    running.callback(process.kill)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
 @pytest.mark.needs_bpf
 def test_waits_have_their_share(build: Build, folder: Path) -> None:
     capture = record("--off-cpu=1ms", "--", build("waits.c"), "sleep", "12", folder=folder)
@@ -128,11 +137,7 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
     processes = []
     with contextlib.ExitStack() as running:
         for policy in ("--fifo", "--idle"):
-            process = subprocess.Popen([build("split.c"), "60"], stdout=subprocess.PIPE, text=True)
-            running.callback(process.wait)
-            running.callback(process.kill)
-            assert process.stdout
-            assert process.stdout.readline() == "ready\n"
+            process = never_sleeping(build, running)
             os.sched_setaffinity(process.pid, {cpu})
             subprocess.run(["chrt", policy, "-p", "1" if policy == "--fifo" else "0", str(process.pid)], check=True)
             processes.append(process)
@@ -148,6 +153,18 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
     assert sum(row["running_ns"] for row in times.values()) <= max(
         row["end_ns"] - row["begin_ns"] for row in times.values()
     )
+
+
+@pytest.mark.needs_bpf
+def test_who_has_its_turn_before_anybody_looks_has_not_slept(build: Build, folder: Path) -> None:
+    """Many that never sleep: when the recording begins most of them wait for a CPU, and some have one soon after."""
+    with contextlib.ExitStack() as running:
+        processes = [never_sleeping(build, running) for _ in range(4 * len(os.sched_getaffinity(0)))]
+        pids = ",".join(str(process.pid) for process in processes)
+        capture = record("--off-cpu=1ms", "-p", pids, "--duration", "0.2", folder=folder)
+    times = times_of(capture)
+    assert [times[process.pid]["interruptible_ns"] for process in processes] == [0] * len(processes)
+    assert sum(times[process.pid]["runnable_ns"] for process in processes) > 0
 
 
 @pytest.mark.needs_bpf

@@ -164,6 +164,8 @@ class Run:
     def _time_threads(self) -> None:
         if self.sampler and self.sampler.off_cpu:
             self.sampler.off_cpu.begin()
+            if self.workload:
+                self.sampler.off_cpu.note_standing([], None)  # all threads of a command begin later
 
     def _processes(self) -> Sequence[int]:
         return running_pids() if self.options.is_system_wide else self.target.processes

@@ -52,6 +52,7 @@ ACCOUNTANTS = {_AT_SWITCH: "sched_switch", "wake_thread": "sched_wakeup", "start
 MOVES = {"move_thread": "cgroup_attach_task"}
 PROGRAMS = (*ACCOUNTANTS, *MOVES, "end_wait", "take_waker")
 MOST_TIMED = 1 << 16  # threads at a time, in 13 MB
+MOST_WOKEN = 1 << 12  # before it is known what all threads do, which takes milliseconds
 MOST_MOVED = 1 << 12  # of processes that moved between control groups, the last
 RING_BYTES = 1 << 20  # of threads that have ended, and of sleeps with who ended them
 # Per-CPU places that the same steps of other samples use: some of those interrupt these.
@@ -204,7 +205,8 @@ class OffCpuPlan:
         """Sizes of the maps that are used by nothing else."""
         of_wakers = {"last_wakers": MOST_TIMED, "wakings": RING_BYTES} if self.has_wakers else {}
         of_groups = dict.fromkeys((VISITS, TOLD_VISITS), MOST_MOVED) if self.has_groups else {}
-        return {"times": MOST_TIMED, "ended": RING_BYTES, "standing": MOST_TIMED} | of_wakers | of_groups
+        of_all = {"times": MOST_TIMED, "ended": RING_BYTES, "standing": MOST_TIMED, "early_wakes": MOST_WOKEN}
+        return of_all | of_wakers | of_groups
 
 
 class OffCpu:
@@ -295,11 +297,11 @@ class OffCpu:
         """
         standing = standing_threads(processes)
         self._standing = {thread.tid: thread for thread in standing if threads is None or thread.tid in threads}
-        with contextlib.suppress(OSError):  # of more than there is room for the others count as asleep
+        with contextlib.suppress(OSError):  # those that there is no room for count as asleep
             for tid, thread in self._standing.items():
                 if self._has_groups or thread.state is not ThreadState.INTERRUPTIBLE:
                     update_u32(self._maps["standing"], tid, thread.state)
-            self._since(_ALL_STAND, time.monotonic_ns())
+        self._since(_ALL_STAND, time.monotonic_ns())
 
     def _since(self, which: int, time_ns: int) -> None:
         bpf_maps.map_element(
