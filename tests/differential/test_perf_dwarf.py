@@ -27,7 +27,7 @@ pytestmark = [
 _PERL = (
     "sub f { my $n = shift; $n < 2 ? 1 : f($n - 1) + f($n - 2) } f(24); my @a = sort map { $_ * 7 % 999 } 1 .. 200000"
 )
-_PYTHON = "import json\nfor i in range(150): json.loads(json.dumps({str(k): [k] * 5 for k in range(300)}))"
+_PYTHON = "import json\nfor i in range(500): json.loads(json.dumps({str(k): [k] * 5 for k in range(300)}))"
 COMMANDS = {"perl": ["perl", "-e", _PERL], "python": ["/usr/bin/python3", "-c", _PYTHON]}
 
 
