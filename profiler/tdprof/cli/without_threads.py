@@ -4,6 +4,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+import tdprof.cli.stand_ins  # noqa: F401  # before NumPy
+
 
 @contextlib.contextmanager
 def with_environment(variables: dict[str, str]) -> Iterator[None]:

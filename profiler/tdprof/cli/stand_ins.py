@@ -1,0 +1,61 @@
+"""Keeps out what NumPy and Arrow load and nothing here uses. To be loaded before what loads NumPy."""
+
+import importlib.abc
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_kept_out: set[str] = set()
+
+
+class _NoDescription(dict[str, list[object]]):
+    """What the description of a function's options is read to: no section has a line."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+
+    def __missing__(self, section: str) -> list[object]:
+        return []
+
+
+class _AnyType:
+    """What an annotation names, with or without parameters: nothing looks into it while the program runs."""
+
+    def __class_getitem__(cls, _: object) -> type:
+        return cls
+
+
+def _any_type(name: str) -> type:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _AnyType
+
+
+_STAND_INS: dict[str, dict[str, object]] = {
+    # Arrow puts the descriptions of its hundred functions together anew in each process; this is all it reads them by.
+    "pyarrow.vendored.docscrape": {"NumpyDocString": _NoDescription},
+    # NumPy attaches texts for people who ask for help, and builds types for those who check programs.
+    "numpy._core._add_newdocs": {},
+    "numpy._core._add_newdocs_scalars": {},
+    "numpy._typing": {"__getattr__": _any_type},
+    "numpy.typing": {"__getattr__": _any_type},
+}
+
+
+class _WithoutUnused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if fullname in _kept_out:
+            raise ModuleNotFoundError("not needed by tdprof", name=fullname)
+        return importlib.util.spec_from_loader(fullname, self) if fullname in _STAND_INS else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__.update(_STAND_INS[module.__name__])
+
+
+sys.meta_path.insert(0, _WithoutUnused())
+
+
+def keep_out(*modules: str) -> None:
+    """From now on these are as if they were not installed."""
+    _kept_out.update(modules)
