@@ -17,6 +17,24 @@ class Unit(StrEnum):
     BYTES = "bytes"
 
 
+# perf_sw_ids of include/uapi/linux/perf_event.h, under perf's names.
+SOFTWARE_EVENTS = {
+    "cpu-clock": 0,
+    "task-clock": 1,
+    "page-faults": 2,
+    "faults": 2,
+    "context-switches": 3,
+    "cs": 3,
+    "cpu-migrations": 4,
+    "migrations": 4,
+    "minor-faults": 5,
+    "major-faults": 6,
+    "alignment-faults": 7,
+    "emulation-faults": 8,
+    "cgroup-switches": 11,
+}
+CLOCKS = ("cpu-clock", "task-clock")
+
 # The event that stands for what threads do not do: time in which they are on no CPU.
 OFF_CPU = "off-cpu"
 

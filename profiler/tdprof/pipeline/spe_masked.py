@@ -12,6 +12,7 @@ from tdprof.model.addresses import FileKind
 from tdprof.model.profile import Profile
 from tdprof.pipeline.spe_lines import SpeLines
 from tdprof.profile.frames import frame_stacks, function_names
+from tdprof.profile.reliability import interrupting_event
 from tdprof.text import printable
 
 _KERNEL = (FileKind.KERNEL, FileKind.KERNEL_MODULE)
@@ -64,13 +65,15 @@ def _spe_records(lines: SpeLines) -> Mapping[str, int]:
 
 
 def _samples(profile: Profile) -> Mapping[str, tuple[int, float]]:
-    """(samples, weight) of the first event by kernel function."""
+    """(samples, weight) by kernel function, of the first event whose samples wait for interrupts."""
+    if (event := interrupting_event(profile.events)) is None:
+        return {}
     stacks, names = frame_stacks(profile), function_names(profile)
     start = stacks.start.astype(np.int64)
     of_stack = np.full(len(start) - 1, -1, np.int64)
     has_leaf = start[1:] > start[:-1]
     of_stack[has_leaf] = stacks.function[start[:-1][has_leaf]]
-    rows = profile.samples.event == 0
+    rows = profile.samples.event == event
     leaf = of_stack[profile.samples.stack[rows]]
     count, weight = (
         np.bincount(leaf[leaf >= 0], values[rows][leaf >= 0].astype(np.float64), minlength=len(names))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import distinct
-from tdprof.model.events import EventInfo, Unit
+from tdprof.model.events import CLOCKS, OFF_CPU, SOFTWARE_EVENTS, EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.model.profile import Profile
 from tdprof.text import plural
@@ -124,10 +124,25 @@ def group_doubt(
         yield f"{which} stand for less than counted: {cause}"
 
 
+def interrupting_event(events: Sequence[EventInfo]) -> int | None:
+    """The first event of kernel code, too, whose samples interrupts bring: a PMU's or a timer's; None if there is none.
+
+    What the kernel counts itself, such as context switches, it samples where it happens, whatever is masked there.
+    """
+    at_once = {OFF_CPU, *SOFTWARE_EVENTS}.difference(CLOCKS)
+    for number, event in enumerate(events):
+        if event.name.split(":")[0] not in at_once and not _OF_USERS_ALONE.search(event.name):
+            return number
+    return None
+
+
 def kernel_share(profile: Profile) -> float:
-    """Of the first event's weight, the share whose innermost code is the kernel's; 0 if it counts user code alone, of
-    which a sample may come only in the kernel that was entered meanwhile."""
-    if profile.events and _OF_USERS_ALONE.search(profile.events[0].name):
+    """Of the first event's weight whose samples wait for interrupts, the share whose innermost code is the kernel's.
+
+    0 without such an event: of one that counts user code alone, a sample may come only in the kernel that was entered
+    meanwhile.
+    """
+    if (event := interrupting_event(profile.events)) is None:
         return 0.0
     is_kernel_file = [file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE) for file in profile.mapped_files]
     of_location = np.append(is_kernel_file, [False]).astype(bool)[profile.locations.mapped_file]
@@ -135,24 +150,24 @@ def kernel_share(profile: Profile) -> float:
     has_leaf = start[1:] > start[:-1]
     is_kernel = np.zeros(len(has_leaf), bool)
     is_kernel[has_leaf] = of_location[profile.stacks.location[start[:-1][has_leaf]]]
-    first = profile.samples.event == 0
-    weight = profile.samples.weight[first].astype(np.float64)
+    rows = profile.samples.event == event
+    weight = profile.samples.weight[rows].astype(np.float64)
     total = weight.sum()
-    return float(weight[is_kernel[profile.samples.stack[first]]].sum() / total) if total else 0.0
+    return float(weight[is_kernel[profile.samples.stack[rows]]].sum() / total) if total else 0.0
 
 
 def masked_doubt(kernel_share: float, *, has_pmu_nmi: bool | None) -> Iterator[str]:
     """Kernel code that interrupts do not reach, and so samples neither.
 
     Args:
-        kernel_share: of the first event's weight, what is the kernel's own.
+        kernel_share: what is the kernel's own, of an event whose samples interrupts bring.
         has_pmu_nmi: samples come even where interrupts are masked; None: not known.
     """
     if has_pmu_nmi is False and kernel_share >= LEAST_KERNEL_SHARE:
         yield (
             f"{kernel_share:.1%} is in the kernel, where samples wait while interrupts are masked: what runs then is "
-            "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). Booting with "
-            "irqchip.gicv3_pseudo_nmi=1 mends that, and SPE does not have it"
+            "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). SPE does not have that, "
+            "nor has cycles after booting with irqchip.gicv3_pseudo_nmi=1 (cpu-clock has it then, too)"
         )
 
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 
 from tdprof.linux.limits import unlimited_descriptors
+from tdprof.model.events import SOFTWARE_EVENTS
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_group import open_group
-from tdprof.recorder.events import SOFTWARE_EVENTS, Event
+from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.refusals import Scope, has_gone_offline, not_permitted, open_error
 from tdprof.values import dataclass

@@ -7,29 +7,13 @@ from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat
-from tdprof.model.events import Unit
+from tdprof.model.events import CLOCKS, SOFTWARE_EVENTS, Unit
 from tdprof.recorder import perf_event as pe
 from tdprof.values import dataclass
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")
 
-# perf_sw_ids of include/uapi/linux/perf_event.h, under perf's names.
-SOFTWARE_EVENTS = {
-    "cpu-clock": 0,
-    "task-clock": 1,
-    "page-faults": 2,
-    "faults": 2,
-    "context-switches": 3,
-    "cs": 3,
-    "cpu-migrations": 4,
-    "migrations": 4,
-    "minor-faults": 5,
-    "major-faults": 6,
-    "alignment-faults": 7,
-    "emulation-faults": 8,
-    "cgroup-switches": 11,
-}
-# perf_hw_id of the same header.
+# perf_hw_id of include/uapi/linux/perf_event.h, under perf's names.
 HARDWARE_EVENTS = {
     "cycles": 0,
     "cpu-cycles": 0,
@@ -44,7 +28,6 @@ HARDWARE_EVENTS = {
     "stalled-cycles-backend": 8,
     "ref-cycles": 9,
 }
-CLOCKS = ("cpu-clock", "task-clock")
 
 
 @dataclass(frozen=True, slots=True)

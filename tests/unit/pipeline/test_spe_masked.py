@@ -16,7 +16,9 @@ KERNEL = 0xFFFF_8000_0800_0000
 KERNEL_PC = 0xC0 << 56 | KERNEL & 0xFF_FFFF_FFFF_FFFF
 
 
-def sentences(folder: Path, *, has_pmu_nmi: bool | None, masked: int, unmasking: int) -> list[str]:
+def sentences(
+    folder: Path, *, has_pmu_nmi: bool | None, masked: int, unmasking: int, event: str = "cpu-clock"
+) -> list[str]:
     """Of a capture with 400 samples in `unlock` and 100 in `copy`, and so many SPE records in `update` and `unlock`."""
     kernel = (
         [load(KERNEL_PC + 0x100)] * masked + [load(KERNEL_PC + 0x200)] * unmasking + [load(KERNEL_PC + 0x300)] * 100
@@ -32,7 +34,8 @@ def sentences(folder: Path, *, has_pmu_nmi: bool | None, masked: int, unmasking:
     rows.append((0, PID, PID, "app", 3, None, 500, 500))
     replace_table(folder, "samples", samples(*((2_000_000_000, *row) for row in rows)))
     manifest = read_manifest(folder)
-    write_manifest(folder, replace(manifest, host=replace(manifest.host, has_pmu_nmi=has_pmu_nmi)))
+    events = [replace(each, name=event) for each in manifest.events]
+    write_manifest(folder, replace(manifest, host=replace(manifest.host, has_pmu_nmi=has_pmu_nmi), events=events))
     findings = joined_with_spe(folder)
     assert findings
     return [text for text in findings.disagreements if "wait for interrupts" in text]
@@ -53,3 +56,7 @@ def test_where_interrupts_are_masked_spe_says_what_runs(tmp_path: Path, has_pmu_
 
 def test_where_both_agree_or_few_records_are_there_nothing_is_said(tmp_path: Path) -> None:
     assert sentences(tmp_path / "alike", has_pmu_nmi=False, masked=0, unmasking=400) == []
+
+
+def test_samples_of_what_the_kernel_counts_itself_have_waited_for_nothing(tmp_path: Path) -> None:
+    assert sentences(tmp_path / "c", has_pmu_nmi=False, masked=350, unmasking=50, event="context-switches") == []

@@ -87,7 +87,7 @@ def test_groups_have_one_cause(losses: Losses, cause: str) -> None:
 KERNEL = MappedFile("[kernel]", "", FileKind.KERNEL)
 
 
-def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event() -> None:
+def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event_that_interrupts() -> None:
     builder = ProfileBuilder((CLOCK, CLOCK), files=[KERNEL])
     builder.add("main", Frame("unlock", module="[kernel]"), weight=30)
     builder.add(Frame("entry", module="[kernel]"), "main", weight=50)
@@ -95,9 +95,20 @@ def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event() -> None
     builder.add("main", weight=20)
     profile = builder.build()
     assert kernel_share(profile) == 0.3
-    for name, share in (("cycles:u", 0), ("armv8_pmuv3/cycles/upp", 0), ("cycles:uk", 0.3), ("net:queue", 0.3)):
+    # The kernel's own events are sampled where they happen, masked or not; the other event is all in the kernel.
+    for name, share in (
+        ("cycles:u", 1),
+        ("armv8_pmuv3/cycles/upp", 1),
+        ("context-switches", 1),
+        ("page-faults:k", 1),
+        ("off-cpu", 1),
+        ("cycles:uk", 0.3),
+        ("net:queue", 0.3),
+    ):
         named = replace(profile, events=[replace(profile.events[0], name=name), *profile.events[1:]])
         assert kernel_share(named) == share, name
+    alone = replace(profile, events=[replace(event, name="context-switches") for event in profile.events])
+    assert kernel_share(alone) == 0
     assert kernel_share(ProfileBuilder().build()) == 0
 
 
