@@ -31,11 +31,21 @@ enum since { SINCE_RECORDED, SINCE_ALL_STAND, SINCES };
 /* In the numbers of what came into another control group: a process, with all its threads. */
 #define MOVED_PROCESS (1ULL << 32)
 
-/* When a process or a thread came into the chosen groups last, and left them; 0: not while time was recorded. */
-struct visit {
+/* Of a process or a thread in the chosen groups; each time is 0 where that was not while time was recorded. */
+struct stay {
 	__u64 came_ns; /* CLOCK_MONOTONIC */
 	__u64 left_ns;
-	__u64 is_runnable; /* 1: it did not sleep when it came; of a process its first thread */
+	__u64 state; /* enum thread_state in which it came, of a process its first thread; THREAD_RUNNING: not known */
+};
+
+#define MOST_STAYS 8
+
+/* What is known of the stays of a process or a thread; of the last one also whether it came back: when it left before.
+ */
+struct visit {
+	struct stay last;
+	__u64 forgotten_ns;              /* when the last stay ended that there is no room for; 0: none */
+	struct stay earlier[MOST_STAYS]; /* the newest first; of none all is 0 */
 };
 
 /* The last switch of a CPU, for the program that runs after it. */

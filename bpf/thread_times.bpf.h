@@ -58,23 +58,37 @@ static __always_inline __u64 recorded_since(void)
 	return since(SINCE_RECORDED);
 }
 
-/* Of a thread: its own, or its process's where that is later. */
-static __always_inline struct visit last_visit(__u64 task)
+/* Of a thread: its own stays, and those of its process. */
+struct both_visits {
+	struct visit *alone;
+	struct visit *with_all;
+	__u32 is_first; /* whether it is its process's first thread */
+};
+
+static __always_inline struct both_visits visits_of(__u64 task)
 {
 	__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
 	__u64 tid = (__u32)ids, pid = MOVED_PROCESS | ids >> 32;
-	struct visit *alone = visits.lookup(&tid), *with_all = visits.lookup(&pid);
-	struct visit visit = {};
+	struct both_visits both = { visits.lookup(&tid), visits.lookup(&pid), tid == ids >> 32 };
+
+	return both;
+}
+
+/* Whichever is later. */
+static __always_inline struct stay last_stay(const struct both_visits *both)
+{
+	const struct visit *alone = both->alone, *with_all = both->with_all;
+	struct stay stay = {};
 
 	if (alone)
-		visit = *alone;
-	if (with_all && with_all->came_ns > visit.came_ns) {
-		visit.came_ns = with_all->came_ns;
-		visit.is_runnable = with_all->is_runnable;
+		stay = alone->last;
+	if (with_all && with_all->last.came_ns > stay.came_ns) {
+		stay.came_ns = with_all->last.came_ns;
+		stay.state = both->is_first ? with_all->last.state : THREAD_RUNNING;
 	}
-	if (with_all && with_all->left_ns > visit.left_ns)
-		visit.left_ns = with_all->left_ns;
-	return visit;
+	if (with_all && with_all->last.left_ns > stay.left_ns)
+		stay.left_ns = with_all->last.left_ns;
+	return stay;
 }
 
 /* As user space has found the running thread when time began to be recorded, an enum thread_state; 0: it did not. */
@@ -88,10 +102,10 @@ static __always_inline __u32 *standing_since(__u64 task, __u64 since_ns)
 }
 
 /*
- * Begin with the running thread, which has not been seen: with what it has done since it is recorded. It is timed,
- * unless that is over.
+ * Begin with the running thread, which has not been seen, or not since it came into the groups: with what it has done
+ * since it is recorded.
  */
-static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited, __u32 is_over)
+static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited)
 {
 	__u32 state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
 	__u64 since_ns = recorded_since(), start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
@@ -108,18 +122,18 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 	if (stood && has_waited && !(woken_ns && *stood < THREAD_INTERRUPTIBLE))
 		state = *stood;
 	if (is_of_cgroups()) {
-		struct visit visit = last_visit(task);
+		struct both_visits both = visits_of(task);
+		struct stay stay = last_stay(&both);
 		/* The kernel has changed its group, and has not told of it yet: of one that has left, or that never
 		 * stood. */
-		__u32 is_coming = !is_over &&
-		                  (visit.left_ns > visit.came_ns ||
-		                   (!visit.came_ns && !stood && start_ns < recorded_since() && since(SINCE_ALL_STAND)));
-		__u64 came_ns = is_coming ? bpf_ktime_get_ns() : visit.came_ns;
+		__u32 is_coming = stay.left_ns > stay.came_ns ||
+		                  (!stay.came_ns && !stood && start_ns < recorded_since() && since(SINCE_ALL_STAND));
+		__u64 came_ns = is_coming ? bpf_ktime_get_ns() : stay.came_ns;
 
 		if (came_ns > since_ns) {
 			since_ns = came_ns;
 			if (has_waited)
-				state = is_coming || visit.is_runnable ? THREAD_RUNNABLE : THREAD_INTERRUPTIBLE;
+				state = is_coming ? THREAD_RUNNABLE : stay.state ? stay.state : THREAD_INTERRUPTIBLE;
 		}
 	}
 	struct thread_times *thread = begin_times(task, state, since_ns);
@@ -131,8 +145,8 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 	return thread;
 }
 
-/* Of a thread of which no more is recorded. */
-static __always_inline void end_times(__u64 task, struct thread_times *thread)
+/* Of a thread that has ended, or whose stay in the groups has. */
+static __always_inline void tell_times(struct thread_times *thread)
 {
 	__u32 zero = 0;
 	__u64 *run_time_ns = ended_run_time.lookup(&zero);
@@ -141,6 +155,11 @@ static __always_inline void end_times(__u64 task, struct thread_times *thread)
 		*run_time_ns += thread->spent_ns[THREAD_RUNNING];
 	if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
 		count(COUNTER_THREADS_NOT_TIMED);
+}
+
+/* Of a thread of which no more is recorded. */
+static __always_inline void end_times(__u64 task)
+{
 	times.delete(&task);
 	if (SETTING(SETTING_WAKERS))
 		last_wakers.delete(&task);
@@ -155,45 +174,118 @@ static __always_inline int is_move_since(__u64 since_ns)
 	return last_ns && *last_ns && *last_ns >= since_ns;
 }
 
-/* Of a thread that was in the groups until then. */
-static __always_inline void leave_groups(__u64 task, struct thread_times *thread, __u64 left_ns)
+/* Begin anew with a thread that has come into the groups since its last switch. */
+static __always_inline void begin_stay(struct thread_times *thread, const struct stay *stay)
+{
+	thread->first_ns = stay->came_ns;
+	thread->since_ns = stay->came_ns;
+	thread->left_ns = stay->came_ns;
+	for (__u32 state = 0; state < THREAD_STATES; state++) {
+		thread->spent_ns[state] = 0;
+		thread->due[state] = 0;
+	}
+	thread->waits = 0;
+	if (thread->state != THREAD_RUNNING && stay->state)
+		thread->state = stay->state & 3;
+}
+
+/* Tell of a stay that is over, as far as a thread's times have it. `is_in`: it was in the groups when these began. */
+static __always_inline void tell_stay(struct thread_times *thread, const struct stay *stay, __u32 is_in)
+{
+	if (stay->left_ns <= thread->first_ns || (!is_in && stay->came_ns <= thread->first_ns))
+		return;
+	if (stay->came_ns > thread->since_ns)
+		begin_stay(thread, stay);
+	pass_time(thread, stay->left_ns);
+	tell_times(thread);
+	thread->first_ns = stay->left_ns;
+}
+
+/* Those before the last one, the oldest first. */
+static __always_inline void tell_earlier_stays(struct thread_times *thread, const struct visit *visit, __u32 is_in,
+                                               __u32 knows_state)
+{
+	if (visit->forgotten_ns > thread->first_ns) {
+		count(COUNTER_THREADS_NOT_TIMED);
+		if (is_in && thread->since_ns > thread->first_ns)
+			tell_times(thread); /* what is before its last switch */
+		thread->first_ns = visit->forgotten_ns;
+	}
+#pragma clang loop unroll(disable)
+	for (__u32 before = MOST_STAYS; before > 0; before--) {
+		struct stay stay = visit->earlier[before - 1];
+
+		if (!knows_state)
+			stay.state = THREAD_RUNNING;
+		tell_stay(thread, &stay, is_in);
+	}
+}
+
+/*
+ * Tell of the stays that are over of the running thread, the last of them until then. Not 0: it is back since, and
+ * timed from there on.
+ */
+static __always_inline int leave_groups(__u64 task, struct thread_times *thread, __u64 left_ns, __u32 is_in)
 {
 	__u64 tid = (__u32)kernel_word(task + SETTING(SETTING_TASK_PID));
+	struct both_visits both = visits_of(task);
+	struct stay last = last_stay(&both);
+	int is_back = last.came_ns >= left_ns;
 
-	if (left_ns > thread->since_ns)
-		pass_time(thread, left_ns);
-	end_times(task, thread);
+	if (both.alone) {
+		struct stay own = both.alone->last;
+
+		tell_earlier_stays(thread, both.alone, is_in, 1);
+		/* Its process has come since, of which its first thread's stays are noted. */
+		if (own.came_ns < own.left_ns && own.left_ns <= last.came_ns)
+			tell_stay(thread, &own, is_in);
+	}
+	if (both.with_all)
+		tell_earlier_stays(thread, both.with_all, is_in, both.is_first);
+	if (is_back) {
+		begin_stay(thread, &last);
+	} else {
+		last.left_ns = left_ns;
+		tell_stay(thread, &last, is_in);
+		end_times(task);
+	}
 	told_visits.update(&tid, &left_ns);
+	return is_back;
 }
 
-/* Tell of the running thread, which has not been seen, if it has been in the groups meanwhile. */
-static __always_inline void tell_visit(__u64 task, __u32 has_waited)
+/* Tell of the stays that are over of the running thread, which has not been seen; its times, if it is back since. */
+static __always_inline struct thread_times *tell_stays(__u64 task, __u32 has_waited)
 {
 	if (!is_move_since(1) || !is_of_cgroups() || !(__u32)bpf_get_current_pid_tgid())
-		return;
-	struct visit visit = last_visit(task);
+		return 0;
+	struct both_visits both = visits_of(task);
+	struct stay last = last_stay(&both);
 	__u64 tid = (__u32)kernel_word(task + SETTING(SETTING_TASK_PID)), *told_ns = told_visits.lookup(&tid);
+	__u32 *stood = told_ns ? 0 : standing_since(task, recorded_since());
+	__u64 start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
+	__u64 since_ns = told_ns ? *told_ns : stood ? recorded_since() : start_ns;
 
-	if (visit.left_ns <= visit.came_ns || (told_ns && *told_ns > visit.came_ns))
-		return;
-	if (!visit.came_ns && !standing_since(task, recorded_since()))
-		return;
-	struct thread_times *thread = begin_unseen(task, has_waited, 1);
+	/* Nothing is over since; it may have been told as it left, a moment before the kernel did. */
+	if (last.left_ns <= since_ns || (last.came_ns < last.left_ns && last.came_ns < since_ns && !stood))
+		return 0;
+	struct thread_times *thread =
+		begin_times(task, has_waited ? (stood ? *stood : THREAD_INTERRUPTIBLE) : THREAD_RUNNING, since_ns);
 
 	if (!thread)
-		return;
-	if (thread->first_ns < visit.left_ns && !name_thread(thread))
-		leave_groups(task, thread, visit.left_ns);
-	else
-		times.delete(&task);
+		return 0;
+	if (!name_thread(thread))
+		return leave_groups(task, thread, last.left_ns, stood != 0) ? thread : 0;
+	times.delete(&task);
+	return 0;
 }
 
-/* Whether the running thread's stay in the groups is over, of which is told then; it may have come back. */
+/* Whether the running thread is in the groups no more; of stays that are over is told. */
 static __always_inline int has_left_groups(__u64 task, struct thread_times *thread, __u64 since_ns)
 {
 	if ((thread->waits && !is_move_since(since_ns)) || !is_of_cgroups())
 		return 0;
-	__u64 left_ns = last_visit(task).left_ns;
+	struct both_visits both = visits_of(task);
+	__u64 left_ns = last_stay(&both).left_ns;
 
 	if (left_ns < thread->first_ns) {
 		if (is_in_chosen_cgroup())
@@ -203,9 +295,8 @@ static __always_inline int has_left_groups(__u64 task, struct thread_times *thre
 		left_ns = thread->waits ? bpf_ktime_get_ns() : 0;
 	}
 	if (left_ns && (thread->pid || !name_thread(thread)))
-		leave_groups(task, thread, left_ns);
-	else
-		times.delete(&task);
+		return !leave_groups(task, thread, left_ns, 1);
+	times.delete(&task);
 	return 1;
 }
 
@@ -224,18 +315,33 @@ int move_thread(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!recorded_since())
 		return 0;
-	struct visit visit = last_visit(task);
-	int was_in = visit.came_ns > visit.left_ns, is_in = is_task_in_chosen_cgroup(task);
+	struct both_visits both = visits_of(task);
+	struct stay last = last_stay(&both);
+	int was_in = last.came_ns > last.left_ns, is_in = is_task_in_chosen_cgroup(task);
 
 	/* From one of them into another, or in another hierarchy; also of one that has been in them ever since. */
-	if (visit.came_ns != visit.left_ns ? was_in == is_in : is_in && is_known(task, ids))
+	if (last.came_ns != last.left_ns ? was_in == is_in : is_in && is_known(task, ids))
 		return 0;
+	struct visit visit = {};
+
+	if (both.with_all && (!both.alone || both.alone->last.came_ns < both.with_all->last.came_ns))
+		visit = *both.with_all;
+	else if (both.alone)
+		visit = *both.alone;
 	if (is_in) {
-		visit.came_ns = now_ns;
-		visit.is_runnable = !(__u32)kernel_word(task + SETTING(SETTING_TASK_STATE));
+		if (last.left_ns) {
+			if (visit.earlier[MOST_STAYS - 1].left_ns)
+				visit.forgotten_ns = visit.earlier[MOST_STAYS - 1].left_ns;
+			for (__u32 before = MOST_STAYS - 1; before > 0; before--)
+				visit.earlier[before] = visit.earlier[before - 1];
+			visit.earlier[0] = last;
+		}
+		last.came_ns = now_ns;
+		last.state = waiting_state(kernel_word(task + SETTING(SETTING_TASK_STATE)), 0);
 	} else {
-		visit.left_ns = now_ns;
+		last.left_ns = now_ns;
 	}
+	visit.last = last;
 	visits.update(&number, &visit);
 	last_move.update(&zero, &now_ns);
 	return 0;
@@ -254,6 +360,14 @@ static __always_inline __u32 state_at_switch(struct bpf_raw_tracepoint_args *ctx
 	return state;
 }
 
+/* Of the running thread, which has not been seen. */
+static __always_inline struct thread_times *begin_if_timed(__u64 task, __u32 has_waited)
+{
+	struct thread_times *thread = tell_stays(task, has_waited);
+
+	return thread ? thread : is_timed() ? begin_unseen(task, has_waited) : 0;
+}
+
 /* The running thread leaves its CPU. */
 static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now_ns)
 {
@@ -267,11 +381,9 @@ static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now
 		thread = 0;
 	/* One that has not been seen has run ever since. */
 	if (!thread)
-		thread = is_timed() ? begin_unseen(task, 0, 0) : 0;
-	if (!thread) {
-		tell_visit(task, 0);
+		thread = begin_if_timed(task, 0);
+	if (!thread)
 		return;
-	}
 	__u32 kernel_state = state_at_switch(ctx);
 
 	pass_time(thread, now_ns);
@@ -291,7 +403,8 @@ static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now
 	}
 	if (kernel_state & TASK_DEAD) {
 		thread->state = THREAD_RUNNING;
-		end_times(task, thread);
+		tell_times(thread);
+		end_times(task);
 	}
 }
 
@@ -390,11 +503,9 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	if (thread && has_left_groups(task, thread, thread->left_ns))
 		thread = 0;
 	if (!thread)
-		thread = is_timed() ? begin_unseen(task, 1, 0) : 0;
-	if (!thread) {
-		tell_visit(task, 1);
+		thread = begin_if_timed(task, 1);
+	if (!thread)
 		return 0;
-	}
 	if (thread->state != THREAD_RUNNING)
 		take_cpu(thread, bpf_ktime_get_ns());
 	__u32 samples = 0;

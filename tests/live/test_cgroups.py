@@ -267,6 +267,67 @@ def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -
     assert not sum(row["interruptible_ns"] for row in rows if row["pid"] == busy.pid)
 
 
+def wake(process: "subprocess.Popen[str]", recorder: "subprocess.Popen[str]") -> None:
+    """Of one that sleeps: it comes to a CPU twice, and sleeps again."""
+    stat = Path(f"/proc/{process.pid}/stat")
+    for number, state in ((signal.SIGSTOP, ") T "), (signal.SIGCONT, ") S ")):
+        process.send_signal(number)
+        wait_until(lambda state=state: state in stat.read_text(), recorder)
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+@pytest.mark.parametrize("is_first_inside", [True, False], ids=["from inside", "from outside"])
+def test_moves_within_one_sleep_make_each_stay(group: Path, build: Build, folder: Path, is_first_inside: bool) -> None:
+    """Of sleeps that the programs saw begin or not, and end or not."""
+    places = [group / "a", group / "b"] if is_first_inside else [group / "b", group / "a"]
+    sleeps = [(is_seen, is_woken) for is_seen in (True, False) for is_woken in (True, False)]
+    with working(build, group / "a") as busy:
+        asleep = [subprocess.Popen(["sleep", "600"], text=True) for _ in sleeps]
+        try:
+            for process in asleep:
+                move(process.pid, places[0])
+            recorder = start_record("--cgroup", group / "a", "--off-cpu=1ms", folder=folder)
+            wait_until(lambda: has_begun(folder), recorder)
+            work_for(busy, 0.2, recorder)
+            moved_ns = []
+            for turn in range(6):
+                if turn == 1 - is_first_inside:
+                    for process, (is_seen, _) in zip(asleep, sleeps, strict=True):
+                        if is_seen:
+                            wake(process, recorder)
+                work_for(busy, 0.02, recorder)
+                before_ns = time.monotonic_ns()
+                for process in asleep:
+                    move(process.pid, places[(turn + 1) % 2])
+                moved_ns.append((before_ns, time.monotonic_ns()))
+            for process, (_, is_woken) in zip(asleep, sleeps, strict=True):
+                if is_woken:
+                    wake(process, recorder)
+            work_for(busy, 0.02, recorder)
+            stop_ns = time.monotonic_ns()
+            stop(recorder)
+            ended_ns = time.monotonic_ns()
+        finally:
+            for process in (busy, *asleep):
+                process.kill()
+                process.wait()
+    # When each stay began and ended, between two moments.
+    borders = [(0, moved_ns[0][0]), *moved_ns, (stop_ns, ended_ns)] if is_first_inside else moved_ns
+    rows = read_table(folder, "thread_times").to_pylist()
+    for process, sleep in zip(asleep, sleeps, strict=True):
+        own = sorted((row for row in rows if row["pid"] == process.pid), key=lambda row: int(row["begin_ns"]))
+        found = [row[name] for row in own for name in ("begin_ns", "end_ns")]
+        assert len(found) == len(borders), (sleep, found)
+        is_between = [first <= time_ns <= last for time_ns, (first, last) in zip(found, borders, strict=True)]
+        assert all(is_between), (sleep, is_between)
+        for row in own:
+            wall_ns = row["end_ns"] - row["begin_ns"]
+            assert sum(row[f"{state.name.lower()}_ns"] for state in ThreadState) == wall_ns
+            assert row["interruptible_ns"] > wall_ns // 2
+            assert row["unsampled_ns"] <= row["interruptible_ns"]
+
+
 @pytest.mark.needs_bpf
 @pytest.mark.parametrize("group", ["v1"], indirect=True)
 def test_threads_are_in_groups_by_themselves(group: Path, build: Build, folder: Path) -> None:

@@ -36,7 +36,7 @@ from tdprof.recorder.bpf.object_file import (
 from tdprof.recorder.bpf.settings import SampledAt, Setting
 from tdprof.recorder.bpf.standing_threads import StandingThread, standing_threads
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
-from tdprof.recorder.bpf.visits import TOLD_VISITS, VISITS, Visits
+from tdprof.recorder.bpf.visits import TOLD_VISITS, VISITS, Stay, Visit, Visits
 from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
 from tdprof.values import dataclass
@@ -63,6 +63,7 @@ _KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
 _SWITCH_TYPE = "btf_trace_sched_switch"
 # Schedulers are of this size at most; what lies in between is theirs.
 _MOST_SCHEDULER_BYTES = 64 << 10
+_STILL_THERE = Stay(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,7 @@ class OffCpu:
 
     Attributes:
         steps: what its samples go through, and those that take who wakes threads; without a walk.
+        not_timed: threads of which there were more stays in the control groups than there is room for, in the end.
 
     Raises:
         LoadError, OSError: the kernel refuses a part; nothing stays open.
@@ -239,6 +241,7 @@ class OffCpu:
         self._maps = maps
         self._has_groups = plan.has_groups
         self._begin_ns = self._end_ns = 0
+        self.not_timed = 0
         self._ran_ns = 0  # of threads that are still there in the end
         self._standing: dict[int, StandingThread] = {}
         scheduler = plan.scheduler
@@ -338,8 +341,7 @@ class OffCpu:
         self._attached.close()
         wait_for_running_programs()
         self.drain(spool, self.produced)
-        fd = spool.descriptor(ALIVE_FILE)
-        write_all(fd, memoryview(end_ns.to_bytes(8, "little")))
+        write_all(spool.descriptor(ALIVE_FILE), memoryview(end_ns.to_bytes(8, "little")))
         known: set[int] = set()
         members = set(processes)
         visits = Visits.take(self._maps) if self._has_groups else Visits({}, {})
@@ -347,29 +349,47 @@ class OffCpu:
             for numbers in THREAD_TIMES.iter_unpack(values):
                 known.add(numbers[_TID])
                 self._ran_ns += _ran_ns(numbers, end_ns)
-                visit = visits.of_thread(numbers[_PID], numbers[_TID])
-                if visit.left_ns > numbers[_FIRST]:
-                    write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, visit.left_ns)))
-                    if not visit.is_over:  # in its sleep it has come back
-                        write_all(fd, memoryview(_begun_again(numbers, visit.came_ns)))
-                else:
-                    write_all(fd, memoryview(THREAD_TIMES.pack(*numbers)))
+                self._end_seen(spool, numbers, visits.of_thread(numbers[_PID], numbers[_TID]))
         stood = {thread.pid for thread in self._standing.values()} if self._has_groups else set()
         for thread in standing_threads(members | visits.over | stood, known):
-            visit = visits.of_thread(thread.pid, thread.tid)
-            # How it stood is how its first stay began.
-            earlier = None if visit.came_ns else self._standing.get(thread.tid)
-            begin_ns = self._begin_ns if earlier else visit.came_ns
-            if not begin_ns:
+            is_there = thread.pid in members and (threads is None or thread.tid in threads)
+            self._end_unseen(spool, thread, visits, is_there=is_there)
+
+    def _end_seen(self, spool: SpoolWriter, numbers: Sequence[Any], visit: Visit) -> None:
+        """Of a thread that the programs have seen: what passed since it came to a CPU last, or left one."""
+        first_ns, since_ns = numbers[_FIRST], numbers[_SINCE]
+        *earlier, last = [stay for stay in visit.stays if stay.left_ns > first_ns] or [_STILL_THERE]
+        if visit.forgotten_ns > first_ns:
+            self.not_timed += 1
+            write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, since_ns)))
+        for stay in earlier if last.came_ns >= last.left_ns else [*earlier, last]:
+            own = numbers if stay.came_ns <= since_ns else THREAD_TIMES.unpack(_begun_again(numbers, stay.came_ns))
+            write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(own, stay.left_ns)))
+        if not last.is_over:
+            row = _begun_again(numbers, last.came_ns) if last.left_ns else THREAD_TIMES.pack(*numbers)
+            write_all(spool.descriptor(ALIVE_FILE), memoryview(row))
+
+    def _end_unseen(self, spool: SpoolWriter, thread: StandingThread, visits: Visits, *, is_there: bool) -> None:
+        """Of one that they have not seen since it came into the groups, or at all."""
+        visit, told_ns = visits.of_thread(thread.pid, thread.tid), visits.told_ns.get(thread.tid, 0)
+        found = None if told_ns else self._standing.get(thread.tid)
+        first_ns = told_ns or (self._begin_ns if found else 0)
+        if visit.forgotten_ns > first_ns:
+            self.not_timed += 1
+            first_ns = visit.forgotten_ns
+        for stay in visit.stays:
+            # How it was found is how its first stay began.
+            earlier = None if stay.came_ns else found
+            begin_ns = self._begin_ns if earlier else stay.came_ns
+            if begin_ns < first_ns or not begin_ns:
                 continue
-            is_there = thread.pid in members and (threads is None or thread.tid in threads) and not visit.is_over
-            until_ns = end_ns if is_there else visit.left_ns
+            until_ns = stay.left_ns if stay.is_over else self._end_ns
             row = _begun(thread, thread.state_for(until_ns - begin_ns, earlier), begin_ns)
-            if is_there:
-                self._ran_ns += _ran_ns(THREAD_TIMES.unpack(row), end_ns)
-                write_all(fd, memoryview(row))
-            elif visits.is_untold(thread):
-                write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(THREAD_TIMES.unpack(row), visit.left_ns)))
+            if stay.is_over:
+                write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(THREAD_TIMES.unpack(row), stay.left_ns)))
+            elif is_there:
+                self._ran_ns += _ran_ns(THREAD_TIMES.unpack(row), self._end_ns)
+                write_all(spool.descriptor(ALIVE_FILE), memoryview(row))
 
     def run_time_ns(self) -> int:
         """How long all threads ran, once it has ended; not of recordings of control groups, which threads leave."""

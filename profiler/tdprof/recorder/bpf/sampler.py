@@ -402,7 +402,10 @@ class BpfSampler:
 
     def counters(self) -> dict[str, int]:
         """What the programs counted so far, by the names in ``COUNTERS``."""
-        return dict(zip(COUNTERS, self._counters.read(), strict=True))
+        counted = dict(zip(COUNTERS, self._counters.read(), strict=True))
+        if self.off_cpu:
+            counted["threads_not_timed"] += self.off_cpu.not_timed
+        return counted
 
     def ending_weights(self) -> list[int]:
         """For each event what samples of ending threads stand for, of which the kernel counts none; [] unfiltered."""

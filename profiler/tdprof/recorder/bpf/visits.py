@@ -1,11 +1,10 @@
 """Stays in the control groups that are recorded, as the BPF programs note them when the kernel moves who is moved."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tdprof.recorder.bpf.maps import BatchReader
-from tdprof.recorder.bpf.standing_threads import StandingThread
 from tdprof.recorder.host import is_in_initial_pid_namespace
 from tdprof.values import dataclass
 
@@ -14,12 +13,11 @@ _MOVED_PROCESS = 1 << 32  # MOVED_PROCESS of bpf/off_cpu.h
 _NUMBER = struct.Struct("<Q")
 
 
-class Visit(NamedTuple):
-    """``struct visit`` of bpf/off_cpu.h: CLOCK_MONOTONIC; 0: not while time was recorded."""
+class Stay(NamedTuple):
+    """``struct stay`` of bpf/off_cpu.h: CLOCK_MONOTONIC; 0: not while time was recorded."""
 
     came_ns: int
     left_ns: int
-    is_runnable: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -27,8 +25,23 @@ class Visit(NamedTuple):
         return self.left_ns > self.came_ns
 
 
-_VISIT = struct.Struct("<3Q")
-_NONE = Visit(0, 0)
+class Visit(NamedTuple):
+    """``struct visit`` of bpf/off_cpu.h: the stays that it has room for, the oldest first.
+
+    Of the last one `left_ns` may be when the one before it ended.
+    """
+
+    stays: Sequence[Stay]
+    forgotten_ns: int = 0
+
+
+MOST_STAYS = 8  # of bpf/off_cpu.h, before the last one
+_STAY = struct.Struct("<2Q8x")
+_FORGOTTEN = struct.Struct("<Q")
+_VISIT_BYTES = _STAY.size * (1 + MOST_STAYS) + _FORGOTTEN.size
+# The last one, then the others behind when another was forgotten.
+_STAY_PLACES = [0, *(_STAY.size * number + _FORGOTTEN.size for number in range(1, 1 + MOST_STAYS))]
+_NONE = Visit([Stay(0, 0)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,7 @@ class Visits:
 
     Attributes:
         last: by number of a thread, or of a process with `_MOVED_PROCESS`; the numbers are the kernel's own.
-        told_ns: by number of a thread: when the one ended whose time the programs have told.
+        told_ns: by number of a thread: when the stay ended that the programs have told of last.
     """
 
     last: Mapping[int, Visit]
@@ -49,8 +62,8 @@ class Visits:
         if not is_in_initial_pid_namespace():
             return cls({}, {})
         last: dict[int, Visit] = {}
-        for keys, values in BatchReader(_NUMBER.size, _VISIT.size).take(maps[VISITS]):
-            visits = map(Visit._make, _VISIT.iter_unpack(values))
+        for keys, values in BatchReader(_NUMBER.size, _VISIT_BYTES).take(maps[VISITS]):
+            visits = (_visit(values[at : at + _VISIT_BYTES]) for at in range(0, len(values), _VISIT_BYTES))
             last.update(zip((number for (number,) in _NUMBER.iter_unpack(keys)), visits, strict=True))
         told_ns: dict[int, int] = {}
         for keys, values in BatchReader(_NUMBER.size, _NUMBER.size).take(maps[TOLD_VISITS]):
@@ -61,16 +74,22 @@ class Visits:
     @property
     def over(self) -> set[int]:
         """Processes that have come into the groups, and are there no more."""
-        whole = ((key & ~_MOVED_PROCESS, visit) for key, visit in self.last.items() if key & _MOVED_PROCESS)
-        return {pid for pid, visit in whole if visit.came_ns and visit.is_over}
+        whole = ((key & ~_MOVED_PROCESS, visit.stays[-1]) for key, visit in self.last.items() if key & _MOVED_PROCESS)
+        return {pid for pid, last in whole if last.came_ns and last.is_over}
 
     def of_thread(self, pid: int, tid: int) -> Visit:
-        """Its own, or its process's where that is later."""
+        """Its own stays and its process's, in order; without any, one that is not known to begin or to end."""
         alone, with_all = self.last.get(tid, _NONE), self.last.get(_MOVED_PROCESS | pid, _NONE)
-        came = max(alone, with_all, key=lambda visit: visit.came_ns)
-        return came._replace(left_ns=max(alone.left_ns, with_all.left_ns))
+        (*earlier, last), (*of_process, of_all) = alone.stays, with_all.stays
+        if last.is_over and last.left_ns <= of_all.came_ns:
+            earlier.append(last)
+        until_ns = earlier[-1].left_ns if earlier else 0
+        earlier += [stay for stay in of_process if stay.came_ns >= until_ns]
+        came_ns, left_ns = max(last.came_ns, of_all.came_ns), max(last.left_ns, of_all.left_ns)
+        return Visit([*earlier, Stay(came_ns, left_ns)], max(alone.forgotten_ns, with_all.forgotten_ns))
 
-    def is_untold(self, thread: StandingThread) -> bool:
-        """Whether it has left the groups, and no program has told so: it has not come to a CPU or left one since."""
-        visit = self.of_thread(thread.pid, thread.tid)
-        return visit.is_over and self.told_ns.get(thread.tid, 0) <= visit.came_ns
+
+def _visit(value: bytes) -> Visit:
+    last, *earlier = (Stay(*_STAY.unpack_from(value, at)) for at in _STAY_PLACES)
+    (forgotten_ns,) = _FORGOTTEN.unpack_from(value, _STAY.size)
+    return Visit([*(stay for stay in reversed(earlier) if stay.left_ns), last], forgotten_ns)
