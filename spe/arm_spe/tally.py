@@ -19,6 +19,7 @@ from arm_spe.columns import RecordBatch
 from arm_spe.counts import DecodeCounts
 from arm_spe.decoder import ColumnMemory
 from arm_spe.groups import GroupTable
+from arm_spe.growing import GrowingTable
 from arm_spe.native import Buffer, Columns, Decoder, need_native
 from arm_spe.tallied import LATENCIES, PAGE, ROW, WIDE, TallyPart
 from arm_spe.text import describe_operation
@@ -35,7 +36,6 @@ _UNPLACED, _FIRST_ROW = 1, 3  # `enum spe_placing`
 _MAX_WAITING = 1 << 18  # 4 MiB: each time they are placed, all functions that they fall into are named
 _COUNTER_LIMIT = 1 << 31  # records after which 32-bit counters are taken away
 _SHORTEST_RECORD = 2  # bytes at least
-_CACHE_LINE = 64
 _T = TypeVar("_T", bound=np.generic)
 U64 = NDArray[np.uint64]
 I32 = NDArray[np.int32]
@@ -290,26 +290,28 @@ class Tally:
         """Arrays may have moved since the last call."""
         struct = self._struct
         struct.row_of = self._row_of.ctypes.data
-        struct.rows, struct.wide_of = self._rows.ctypes.data, self._wide_of.ctypes.data
+        struct.rows, struct.wide_of = self._rows.address, self._wide_of.ctypes.data
         struct.wide, struct.wide_capacity = self._wide.ctypes.data, len(self._wide)
         struct.waiting, struct.met = self._waiting.ctypes.data, self._met.ctypes.data
         struct.waiting_capacity = len(self._waiting)
 
     def _allocate_counters(self, rows: int) -> None:
         """Counters that begin at zero."""
-        self._rows, self._wide_of = _zeros(rows, ROW), np.zeros(rows, np.uint32)
+        self._rows, self._wide_of = GrowingTable(rows, ROW), np.zeros(rows, np.uint32)
         self._wide, self._struct.wide_count = np.empty((2 * _BLOCK, WIDE), np.uint32), 0
-        self._allocate_pages(1 << 10)
+        self._page = GrowingTable(0, PAGE)
+        self._make_pages(1 << 10)
         self._records = 0
 
-    def _allocate_pages(self, capacity: int) -> None:
+    def _make_pages(self, capacity: int) -> None:
+        """Room for so many pages; those that are there stay."""
+        self._page.grow(capacity)
         self._page_slot = np.zeros(2 * capacity, np.uint32)
-        self._page = _zeros(capacity, PAGE)
         self._pages = _Pages(
             slots=2 * capacity,
             capacity=capacity,
             slot=self._page_slot.ctypes.data,
-            page=self._page.ctypes.data,
+            page=self._page.address,
         )
 
     def _make_room(self) -> None:
@@ -343,9 +345,7 @@ class Tally:
         count = self._pages.count
         if self._pages.capacity - count >= len(LATENCIES) * _BLOCK:
             return
-        pages = self._page[:count]
-        self._allocate_pages(2 * self._pages.capacity)
-        self._page[:count] = pages
+        self._make_pages(2 * self._pages.capacity)
         self._library.spe_index_pages(ctypes.byref(self._pages), count)
 
     def _settle(self) -> None:
@@ -356,11 +356,9 @@ class Tally:
             self._row_of.reshape(-1)[met["group"]] = rows + np.int32(_FIRST_ROW)
             self._used = max(self._used, int(rows.max(initial=-1)) + 1)
             if self._used > len(self._rows):
-                # Pages that nothing is written to take no memory, while for a copy both are there.
                 size = 2 * self._used + _BLOCK
-                grown = _zeros(size, ROW)
-                grown[: len(self._rows)] = self._rows
-                self._rows, self._wide_of = grown, _grown(self._wide_of, size)
+                self._rows.grow(size)
+                self._wide_of = _grown(self._wide_of, size)
         self._point()
         while not self._library.spe_fold(ctypes.byref(self._pages), ctypes.byref(self._struct)):
             self._make_counters()
@@ -369,7 +367,8 @@ class Tally:
     def _take(self) -> TallyPart:
         """The counts since the last time, which begin at zero again."""
         wide = self._wide[: self._struct.wide_count]
-        taken = TallyPart(self._rows[: self._used], self._wide_of[: self._used], wide, self._page[: self._pages.count])
+        rows, pages = self._rows.array()[: self._used], self._page.array()[: self._pages.count]
+        taken = TallyPart(rows, self._wide_of[: self._used], wide, pages)
         self._allocate_counters(len(self._rows))
         return taken
 
@@ -379,10 +378,3 @@ def _grown(array: NDArray[_T], length: int) -> NDArray[_T]:
     grown = np.zeros((length, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
-
-
-def _zeros(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """Zeros on cache lines of their own."""
-    memory = np.zeros(length * dtype.itemsize + _CACHE_LINE, np.uint8)
-    start = -memory.ctypes.data % _CACHE_LINE
-    return memory[start : start + length * dtype.itemsize].view(dtype)
