@@ -166,8 +166,8 @@ def masked_doubt(kernel_share: float, *, has_pmu_nmi: bool | None) -> Iterator[s
     if has_pmu_nmi is False and kernel_share >= LEAST_KERNEL_SHARE:
         yield (
             f"{kernel_share:.1%} is in the kernel, where samples wait while interrupts are masked: what runs then is "
-            "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). SPE does not have that, "
-            "nor has cycles after booting with irqchip.gicv3_pseudo_nmi=1 (cpu-clock has it then, too)"
+            "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). SPE does not wait, nor do "
+            "the PMU's events after booting with irqchip.gicv3_pseudo_nmi=1; cpu-clock always does"
         )
 
 
