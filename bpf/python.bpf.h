@@ -200,7 +200,7 @@ int python(struct bpf_perf_event_data *ctx)
 		}
 		if (python->frame || python->interpreter) {
 			/* One call is left for the last step. */
-			if (walk->stack.depth / FRAMES_PER_PROGRAM + walk->python_calls + 5 < MOST_TAIL_CALLS)
+			if (walk->calls + walk->python_calls + 5 < MOST_TAIL_CALLS)
 				steps.call(ctx, STEP_PYTHON);
 			python->stack.is_cut = 1;
 		}

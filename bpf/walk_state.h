@@ -9,6 +9,8 @@
 
 /* Of one program; then it calls itself. The kernel lets it do so 33 times. */
 #define FRAMES_PER_PROGRAM 9
+/* The same of what walks until the kernel has verified that. */
+#define FIRST_FRAMES_PER_PROGRAM 2
 /* The same of Python's. */
 #define PYTHON_FRAMES_PER_PROGRAM 96
 /* And those of its threads that are looked at for the sample's. */
@@ -54,7 +56,8 @@ struct walk {
 	__u32 if_lost;            /* enum unwind_end where the next address is in no mapping */
 	__u64 copied;             /* identity of the stack's copy; 0: it was walked */
 	__u64 interpreted;        /* hash of the interpreter's frames; 0: there are none */
-	__u32 python_calls;       /* programs that have walked these */
+	__u32 calls;              /* programs that have walked the stack */
+	__u32 python_calls;       /* and these */
 	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
 	__u32 unannounced;        /* bytes of copies since user space was last woken for them */
 	__u64 period;             /* what a sample stands for */

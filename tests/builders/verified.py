@@ -4,6 +4,7 @@ Layout: struct bpf_prog_info in the kernel's include/uapi/linux/bpf.h.
 """
 
 import ctypes
+import os
 import platform
 import re
 import struct
@@ -21,6 +22,7 @@ _KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
+    "walk_first": 30_000 if (6, 12) <= _KERNEL < (7, 0) else 70_000,
     "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
     "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 130_000,
@@ -61,6 +63,9 @@ def verified_instructions() -> dict[str, int]:
         assert sampler.python is not None
         assert sampler.python.start()
         verified = {name: _verified(fd) for name, fd in sampler._programs.items()}
+        first = sampler._steps[0].load(sampler._maps, "walk_first")
+        verified["walk_first"] = _verified(first)
+        os.close(first)
         sampler.walk_java()  # in the place of `walk`
         return verified | {"walk_java": _verified(sampler._programs["walk"])}
 

@@ -129,7 +129,7 @@ def test_a_jvm_has_one_walk_loaded_for_its_code_and_its_table(cached: Path, monk
         assert sampler.arrays
         assert sampler.arrays.make_room(157_000, 68_000)  # of the largest libjvm.so that was seen
         assert not sampler.notes
-        assert loaded == ["walk", "walk_java"]
+        assert loaded == ["walk_first", "walk", "walk_java"]
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
@@ -224,18 +224,19 @@ def test_a_recording_begins_while_the_walk_is_verified(cached: Path, monkeypatch
     is_allowed = threading.Event()
     load_one = step_programs.load_one
 
-    def load_late(*arguments: Any) -> int:
-        is_allowed.wait()
-        return load_one(*arguments)
+    def load_late(found: Any, maps: Any, name: str, *rest: Any) -> int:
+        if name == "walk":
+            is_allowed.wait()
+        return load_one(found, maps, name, *rest)
 
     monkeypatch.setattr(step_programs, "load_one", load_late)
     with load() as sampler:
-        assert sampler.can_begin(1)
-        assert not sampler.can_begin(1_000_000)
+        sampler.await_first_walk()
+        assert sampler.arrays
+        assert not sampler.arrays.is_walk_whole
         is_allowed.set()
         sampler.await_walk()
-        assert sampler.arrays
-        assert sampler.can_begin(1_000_000)
+        assert sampler.arrays.is_walk_whole
         assert list(sampler.late_notes([])) == []
 
 

@@ -90,6 +90,43 @@ def test_tables_grow_while_recording(frameless: Path, folder: Path) -> None:
     assert whole_share(Capture(folder)) >= 0.99
 
 
+# The program that walks stacks of any depth is there when the command has ended.
+LATE_WALK = """
+import threading
+from tdprof.cli.main import main
+from tdprof.recorder import run
+from tdprof.recorder.bpf import step_programs
+has_ended, load_one, loop = threading.Event(), step_programs.load_one, run.Run._loop
+
+def load_late(found, maps, name, *rest):
+    if name == "walk":
+        has_ended.wait()
+    return load_one(found, maps, name, *rest)
+
+def end(self):
+    try:
+        loop(self)
+    finally:
+        has_ended.set()
+
+step_programs.load_one, run.Run._loop = load_late, end
+main()
+"""
+
+
+@pytest.mark.needs_bpf
+def test_stacks_are_whole_while_the_walk_is_verified(frameless: Path, folder: Path) -> None:
+    command = [sys.executable, "-c", LATE_WALK, "record", "-o", str(folder), "--", str(frameless), "0.6"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "had no room" not in done.stderr
+    capture = Capture(folder)
+    assert whole_share(capture) >= 0.99, ends(capture)
+    in_leaf = capture.count(lambda sample: path_of(sample.frames) if user_function(sample) == "leaf" else None)
+    true = sum(count for path, count in in_leaf.items() if path[path.index("leaf") :] in PATHS)
+    assert true >= 0.99 * in_leaf.total(), in_leaf
+    assert max(len(sample.frames) for sample in capture.samples) > 181 + len(BOTTOM)
+
+
 @pytest.mark.needs_bpf
 def test_exec_is_followed(frameless: Path, folder: Path) -> None:
     capture = record("--", frameless, "0.6", frameless, "0.6", folder=folder)

@@ -56,15 +56,16 @@ class Sampling:
         """Of each event, for `AttachedEvents`."""
         return self.sampler.programs if self.sampler else None
 
-    def await_walk(self, rate_hz: int, *, is_command: bool) -> None:
-        """Wait for the programs that walk stacks, unless a command's first samples may come without.
+    def await_walk(self, *, is_deep: bool) -> None:
+        """Wait for the programs that walk stacks.
 
         Args:
-            rate_hz: samples that are due a second; 0: not known.
-            is_command: nothing runs yet that would be missed.
+            is_deep: also for those that walk the deepest stacks, of which only so many can be copied.
         """
-        if self.sampler and not (is_command and rate_hz and self.sampler.can_begin(rate_hz)):
+        if self.sampler and is_deep:
             self.sampler.await_walk()
+        elif self.sampler:
+            self.sampler.await_first_walk()
 
 
 def events_together(options: RecordOptions, choice: Choice) -> int:

@@ -32,7 +32,7 @@ from tdprof.recorder.options import NO_INTERVALS, USUAL_INTERVAL_NS, Outcome, Re
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.run import Run
-from tdprof.recorder.sampling import Sampling, begin_load, events_together, start_sampling
+from tdprof.recorder.sampling import Sampling, begin_load, start_sampling
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.spe_options import find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
@@ -97,7 +97,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             turns,
         )
         stack.callback(lambda: run.spool.close())
-        _begin(run, sampling, attempt, output, len(cpus) * events_together(options, choice))
+        _begin(run, sampling, attempt, output)
         beginning.close()
         outcome = run.until_stopped()
         first.close()
@@ -134,8 +134,8 @@ def _interrupted_by(signals: StopSignals) -> Iterator[None]:
         raise TdprofError("interrupted before recording began", status=128 + signals.received) from error
 
 
-def _begin(run: Run, sampling: Sampling, attempt: BpfAttempt, output: OutputFolder, events: int) -> None:
-    """Let the events count, once the kernel can walk stacks for so many at a time, and give the capture its name.
+def _begin(run: Run, sampling: Sampling, attempt: BpfAttempt, output: OutputFolder) -> None:
+    """Let the events count, once the kernel can walk stacks, and give the capture its name.
 
     Raises:
         TdprofError: what is recorded could not be started.
@@ -145,7 +145,8 @@ def _begin(run: Run, sampling: Sampling, attempt: BpfAttempt, output: OutputFold
         raise InterruptedError
     run.options.on_pass(1, len(run.options.passes))
     run.prepare()
-    sampling.await_walk(run.options.rate.frequency_hz * events, is_command=bool(run.options.command))
+    # A command is not deep in calls at once; with a fixed period many samples may come at once.
+    sampling.await_walk(is_deep=not (run.options.command and run.options.rate.frequency_hz))
     run.start()
     attempt.close()
     _publish(output, run)

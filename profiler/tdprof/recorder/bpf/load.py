@@ -3,7 +3,6 @@
 import errno
 import os
 import platform
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -129,12 +128,10 @@ class BpfLoad:
         if self._off_cpu:
             settings |= self._off_cpu.settings
         programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
-        began = time.monotonic()
         # Few recordings meet what `python` is for, or time threads.
-        later = ("walk", "walk_java", "python", *OFF_CPU_PROGRAMS)
+        later = ("walk_first", "walk", "walk_java", "python", *OFF_CPU_PROGRAMS)
         loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        taken_s = time.monotonic() - began
         off_cpu = None
         if self._off_cpu:
             plan = self._off_cpu
@@ -154,7 +151,6 @@ class BpfLoad:
             len(self._with_kernel),
             self._sizes,
             wants_walk=walks,
-            load_s=taken_s,
             off_cpu=off_cpu,
         )
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import os
 import select
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -64,10 +66,7 @@ QUESTIONS_BYTES = 64 << 10
 _LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
 _LEAST_COPIES_BYTES, _MOST_COPIES_BYTES = 2 << 20, 4 << 20
 _MOST_LEAVES_BYTES = 1 << 20
-_COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 _DRAIN_WHILE_LOADING_S = 0.01
-# The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
-_WALK_TAKES_TIMES = 12
 # Of the table of its library: OpenJDK 17 has 129,000 and 55,000, 25 has 157,000 and 68,000.
 _ROWS_AND_BUCKETS_OF_A_JVM = 200_000, 80_000
 # Copies of all of a recording, or of one segment of it; they are gone once it is finished.
@@ -163,10 +162,9 @@ class BpfSampler:
         sizes: TableSizes,
         *,
         wants_walk: bool,
-        load_s: float,
         off_cpu: OffCpu | None = None,
     ) -> None:
-        """Take over what was loaded, in ``load_s`` seconds.
+        """Take over what was loaded.
 
         ``wants_walk``: walk user stacks by tables, where the kernel takes that program; meanwhile they are copied.
         """
@@ -188,8 +186,8 @@ class BpfSampler:
         self._taken_copies: list[bytes] = []  # out of the ring and not written yet
         self._segment = 0
         self.drained = 0
-        self._load_s = load_s
         self._walk_load: WalkLoad | None = None
+        self._is_walking = threading.Event()
         self._walk_name = "walk"  # of the program that is used
         self._next_walk = "walk"  # and of the one that is used when one has to be loaded
         self.off_cpu = off_cpu
@@ -235,30 +233,40 @@ class BpfSampler:
         questions = self._closing.enter_context(BpfRing(self._maps["missing"], QUESTIONS_BYTES))
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
         self._closing.callback(self.await_walk)
-        self._walk_load = WalkLoad(self._load_walks)
+        self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays))
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
         self.python = PythonWalk(self._maps, self._load_python)
         self._closing.callback(self.python.close)
 
-    def _load_walks(self) -> None:
-        for steps in self._steps:
-            steps.use("walk", steps.load(self._maps, "walk"))
+    def _load_walks(self, arrays: UnwindArrays) -> None:
+        """First a program for stacks of some fifty frames, which the kernel verifies in a fifth of the time."""
+        arrays.is_walk_whole = False
+        try:
+            for name, steps in itertools.product(("walk_first", "walk"), self._steps):
+                if name == "walk":
+                    self._is_walking.set()
+                replaced = steps.use("walk", steps.load(self._maps, name))
+                if replaced is not None:
+                    os.close(replaced)
+            arrays.is_walk_whole = True
+        finally:
+            self._is_walking.set()
 
     def _switch(self, value: int, *switches: int) -> None:
         for switch in switches:
             bpf_maps.update_u32(self._maps["active"], switch, value)
 
-    def can_begin(self, samples_per_second: float) -> bool:
-        """Whether all stacks can be copied until the kernel has accepted the program that walks them."""
-        expected_s = self._load_s * _WALK_TAKES_TIMES
-        return self._walk_load is None or samples_per_second * expected_s * _COPY_BYTES < self._sizes.copies_bytes
+    def await_first_walk(self) -> None:
+        """Wait until stacks are walked by tables, though the deepest are copied, or the kernel has refused."""
+        if self._walk_load:
+            self._is_walking.wait()
 
     def await_walk(self) -> None:
         """Wait until stacks are walked by tables, if they will be; else `notes` says why not."""
         if not self._walk_load:
             return
         load, self._walk_load = self._walk_load, None
-        load.wait()
+        self._take_copies_until(load)
         if not load.refusal:
             return
         self._switch(0, ACTIVE_WALK, ACTIVE_COPY)
@@ -310,9 +318,12 @@ class BpfSampler:
     def _load_other_walks(self, name: str, maps: Mapping[str, int], walks: list[int]) -> str:
         """Load a program that walks, for each kind of sample, while stacks are copied; returns the kernel's refusal."""
         load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps), is_urgent=True)
+        self._take_copies_until(load)
+        return load.refusal
+
+    def _take_copies_until(self, load: WalkLoad) -> None:
         while not load.wait(_DRAIN_WHILE_LOADING_S):
             self._take_copies()
-        return load.refusal
 
     def walk_java(self) -> None:
         """Have the programs walk what JVMs have compiled, too, if the kernel lets them."""

@@ -104,9 +104,13 @@ class UnwindArrays:
         sizes: with which the maps were created.
         enlarge: makes room for more tables.
         questions: the ring in which the programs ask for mappings.
+
+    Attributes:
+        is_walk_whole: whether the programs walk the deepest stacks, too; where not, they copy these.
     """
 
     def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge, questions: BpfRing) -> None:
+        self.is_walk_whole = True
         self._questions = questions
         self._maps = maps
         self._enlarge = enlarge
@@ -260,8 +264,9 @@ class UnwindArrays:
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let the programs ask again about a process of which nothing new was found."""
         said = self._of_process.get(pid, _Said(0, 0))
+        copies = copies_after_nothing_new(is_waiting=is_waiting or not self.is_walk_whole)
         with contextlib.suppress(OSError):
-            self._update(pid, said, copies_left=copies_after_nothing_new(is_waiting=is_waiting))
+            self._update(pid, said, copies_left=copies)
 
     def has(self, pid: int) -> bool:
         """Whether the programs know mappings of a process; they forget it at exec."""
