@@ -228,9 +228,11 @@ def limit_inlining(locations: LocationTable, stack_location: I32, table_bytes: i
         The table, and a sentence on what it leaves out; "" if it is as it was.
     """
     frames: I64 = np.diff(locations.frame_start.astype(np.int64)).astype(np.int64)
-    uses = np.bincount(stack_location, minlength=len(frames))
     by_bytes = max(len(stack_location), _FRAMES_OF_ANY + _FRAMES_A_BYTE * table_bytes)
     most = min(_SPARE_FRAMES + _FRAMES_AN_ADDRESS * len(stack_location), by_bytes)
+    if len(stack_location) * int(frames.max(initial=0)) <= most:  # as where nothing is inlined
+        return locations, ""
+    uses = np.bincount(stack_location, minlength=len(frames))
     if int(uses @ frames) <= most:
         return locations, ""
     depth, too_deep = 1, int(frames.max())

@@ -62,7 +62,7 @@ class ChainTable:
     def make_room(self, stop: int) -> None:
         """Grow what the compiled code said is full: ``Stop.CHAINS`` or ``Stop.FRAMES``."""
         if stop == Stop.FRAMES:
-            self._words = grown(self._words)
+            self._words = grown(self._words, times=4)  # pages that nothing is written to take no memory
             self._point()
             return
         old = self._slots
@@ -78,8 +78,9 @@ class ChainTable:
         native.frames, native.frame_capacity = self._words.ctypes.data, len(self._words)
 
 
-def grown(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array at twice its size; branch stacks need room for a whole one (up to 2,730 entries) from the start."""
-    larger = np.empty((max(4096, 2 * len(array)), *array.shape[1:]), array.dtype)
+def grown(array: npt.NDArray[Any], times: int = 2) -> npt.NDArray[Any]:
+    """The array at twice its size, or more; branch stacks need room for a whole one (up to 2,730 entries) from the
+    start."""
+    larger = np.empty((max(4096, times * len(array)), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
