@@ -206,10 +206,12 @@ struct function_name {
 	bool is_external;        /* without a linkage name that is C's, wherever it stands */
 	const struct unit *unit; /* where a plain name's DIE is */
 	uint64_t offset;
+	const struct unit *file_unit; /* whose files `file` is one of; NULL: the file is not told */
+	uint32_t file;                /* that it stands in */
 };
 
-/* The linkage name of a function's DIE, through its origin and declaration; else its plain name.
- * Adds to `steps` what that took. */
+/* The linkage name of a function's DIE, through its origin and declaration; else its plain name. And the file that it
+ * stands in: of several the definition's, which comes first. Adds to `steps` what that took. */
 struct function_name function_name(const struct unit *unit, uint64_t offset, uint64_t *steps);
 
 /* --- dwarf_line.c --- */
@@ -243,6 +245,8 @@ struct line_table {
 
 /* Rows and sequences outside [text_start, text_end) belong to code that the linker discarded, and are left out. */
 bool read_lines(const struct unit *unit, uint64_t text_start, uint64_t text_end, struct line_table *out);
+/* The files alone, of a unit that has lines. */
+bool read_line_files(const struct unit *unit, struct line_table *out);
 
 /* --- dwarf_function.c --- */
 #define NO_ID UINT32_MAX
@@ -262,6 +266,7 @@ struct run { /* an unbroken stretch of segments */
 
 struct node { /* a function, or a call inlined into its parent */
 	uint32_t function;
+	uint32_t file;   /* that the function stands in, or NO_ID */
 	uint32_t parent; /* or NO_ID */
 	uint32_t call_file, call_line;
 };
@@ -271,6 +276,11 @@ struct unscoped {
 	const struct unit *unit; /* where the DIE that names it is */
 	uint64_t offset;
 	uint32_t id;
+};
+
+/* What a DIE says of a function. */
+struct described {
+	uint32_t function, file; /* each may be NO_ID */
 };
 
 /* What one thread has found, and its scratch memory. */
@@ -285,7 +295,8 @@ struct worker {
 	VECTOR(char *) own_names;
 	VECTOR(uint64_t) files; /* offsets into file_text */
 	VECTOR(char) file_text;
-	struct map function_by_name, function_by_die, file_by_hash;
+	VECTOR(struct described) described;
+	struct map function_by_name, described_by_die, file_by_hash, file_by_place;
 	uint64_t bad_units, first_bad_offset;
 	struct budget budget;
 	struct function_scratch *scratch;

@@ -39,7 +39,7 @@ struct dwarf_columns {
 	uint64_t *range_start;
 	uint32_t *range_node; /* NO_ID: no function is known from here */
 	uint32_t *range_file, *range_line;
-	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
+	uint32_t *node_function, *node_file, *node_parent, *node_call_file, *node_call_line;
 	uint64_t *function_name; /* offsets into function_text */
 	uint64_t *file_name;     /* offsets into file_text */
 	char *function_text, *file_text;

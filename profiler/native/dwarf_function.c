@@ -11,7 +11,17 @@ bool open_worker(struct worker *worker, struct dwarf_index *index)
 	if (!worker->scratch)
 		return false;
 	worker->scratch->lines.budget = worker->scratch->ranges.budget = &worker->budget;
+	worker->scratch->foreign.budget = &worker->budget;
 	return true;
+}
+
+static void release_lines(struct line_table *lines)
+{
+	RELEASE(lines->rows);
+	RELEASE(lines->sequences);
+	RELEASE(lines->files);
+	RELEASE(lines->directories);
+	free(lines->program.bytes);
 }
 
 void close_worker(struct worker *worker)
@@ -32,15 +42,14 @@ void close_worker(struct worker *worker)
 	free(worker->file_ids);
 	close_unit_memory(&worker->unit_memory);
 	free(worker->function_by_name.slots);
-	free(worker->function_by_die.slots);
+	free(worker->described_by_die.slots);
 	free(worker->file_by_hash.slots);
+	free(worker->file_by_place.slots);
+	RELEASE(worker->described);
 	if (!scratch)
 		return;
-	RELEASE(scratch->lines.rows);
-	RELEASE(scratch->lines.sequences);
-	RELEASE(scratch->lines.files);
-	RELEASE(scratch->lines.directories);
-	free(scratch->lines.program.bytes);
+	release_lines(&scratch->lines);
+	release_lines(&scratch->foreign);
 	RELEASE(scratch->file_ids);
 	RELEASE(scratch->candidates);
 	RELEASE(scratch->intervals);

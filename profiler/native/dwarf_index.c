@@ -334,6 +334,7 @@ EXPORT void tdprof_dwarf_copy(const struct dwarf_index *index, const struct dwar
 
 			columns->node_function[node] =
 				from->function == NO_ID ? NO_ID : from->function + worker->first_function;
+			columns->node_file[node] = from->file == NO_ID ? NO_ID : worker->file_ids[from->file];
 			columns->node_parent[node] = from->parent == NO_ID ? NO_ID : from->parent + worker->first_node;
 			columns->node_call_file[node] =
 				from->call_file == NO_ID ? NO_ID : worker->file_ids[from->call_file];

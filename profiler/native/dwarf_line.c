@@ -25,6 +25,7 @@ enum {
 };
 
 #define LONGEST_LENGTH 12 /* of the field with a table's */
+#define LONGEST_START  12 /* of what follows it, to the end of the field with the header's length */
 
 struct line_header {
 	struct cursor program;
@@ -104,7 +105,24 @@ static bool read_old_entries(struct cursor *c, struct line_table *out)
 	return !c->bad;
 }
 
-static bool read_header(const struct unit *unit, struct line_header *header, struct line_table *out)
+/* How far the header reaches of a table of so many bytes, behind the field with its length. */
+static uint64_t header_bytes(const struct unit *unit, uint64_t at, uint64_t length, uint8_t offset_size,
+                             struct line_table *out)
+{
+	struct cursor c = read_once(unit->file, SECTION_LINE, at, LONGEST_START, &out->program, out->budget);
+	const uint8_t *start = c.at;
+	uint64_t header_length;
+
+	if (read_u16(&c) >= 5)
+		cursor_skip(&c, 2);
+	header_length = read_fixed(&c, offset_size);
+	if (c.bad || header_length > length)
+		return length;
+	header_length += (uint64_t)(c.at - start);
+	return header_length < length ? header_length : length;
+}
+
+static bool read_header(const struct unit *unit, bool is_all, struct line_header *header, struct line_table *out)
 {
 	uint64_t at = unit->line_offset, length, header_length;
 	struct cursor c = read_once(unit->file, SECTION_LINE, at, LONGEST_LENGTH, &out->program, out->budget);
@@ -120,6 +138,8 @@ static bool read_header(const struct unit *unit, struct line_header *header, str
 	}
 	if (c.bad)
 		return false;
+	if (!is_all)
+		length = header_bytes(unit, at, length, header->strings.offset_size, out);
 	c = read_once(unit->file, SECTION_LINE, at, length, &out->program, out->budget);
 	out->version = read_u16(&c);
 	if (out->version < 2 || out->version > 5)
@@ -281,6 +301,15 @@ static void order_sequences(struct line_table *out)
 	out->sequences.count = kept;
 }
 
+bool read_line_files(const struct unit *unit, struct line_table *out)
+{
+	struct line_header header;
+
+	out->files.count = out->directories.count = 0;
+	return read_header(unit, false, &header, out) &&
+	       spend_work(out->budget, (uint64_t)(header.program.end - header.operand_counts) / STRING_BYTES_A_STEP);
+}
+
 bool read_lines(const struct unit *unit, uint64_t text_start, uint64_t text_end, struct line_table *out)
 {
 	struct line_header header;
@@ -292,7 +321,7 @@ bool read_lines(const struct unit *unit, uint64_t text_start, uint64_t text_end,
 	if (!unit->has_lines)
 		return true;
 	/* Units may share a program, and each runs it. */
-	fine = read_header(unit, &header, out) && spend_work(out->budget, cursor_left(&header.program)) &&
+	fine = read_header(unit, true, &header, out) && spend_work(out->budget, cursor_left(&header.program)) &&
 	       run_program(&header, out);
 	order_sequences(out);
 	return fine && !out->budget->exhausted;

@@ -28,6 +28,8 @@ struct function_scratch {
 	bool has_skipped;
 	uint64_t segment_budget;   /* that the unit may still look at */
 	VECTOR(uint32_t) file_ids; /* of the unit's file numbers; FILE_UNRESOLVED until asked for */
+	struct line_table foreign; /* the files of another unit, which describes functions of this one */
+	const struct unit *foreign_unit;
 	VECTOR(struct candidate) candidates;
 	VECTOR(struct interval) intervals;
 	VECTOR(uint64_t) edges;

@@ -54,10 +54,9 @@ static const char *separator(const char *directory)
 	return length && directory[length - 1] != '/' ? "/" : "";
 }
 
-/* The path of a file number of the unit: unit's directory, include directory, name, as far as each is relative. */
-static uint32_t compose_file(struct worker *worker, const struct line_file *file)
+/* The path of a unit's file: unit's directory, include directory, name, as far as each is relative. */
+static uint32_t compose_file(struct worker *worker, const struct line_file *file, const char *unit_directory)
 {
-	const char *unit_directory = worker->scratch->line_unit->directory;
 	const char *first = "", *second = file->directory ? file->directory : "";
 	char path[LONGEST_PATH];
 	int length;
@@ -84,8 +83,45 @@ static uint32_t file_id(struct worker *worker, uint32_t number)
 	if (number >= scratch->file_ids.count)
 		return NO_ID;
 	if (scratch->file_ids.items[number] == FILE_UNRESOLVED)
-		scratch->file_ids.items[number] = compose_file(worker, &scratch->lines.files.items[number]);
+		scratch->file_ids.items[number] =
+			compose_file(worker, &scratch->lines.files.items[number], scratch->line_unit->directory);
 	return scratch->file_ids.items[number];
+}
+
+/* A file by its number in a unit that need not be the one that is read: link-time optimization and dwz leave what
+ * describes a function in others. */
+static uint32_t described_file(struct worker *worker, const struct unit *unit, uint32_t number)
+{
+	struct function_scratch *scratch = worker->scratch;
+	struct line_table *lines = &scratch->foreign;
+	uint64_t place;
+	uint32_t id;
+
+	if (!unit)
+		return NO_ID;
+	if (unit->file == scratch->unit->file && unit->offset == scratch->unit->offset)
+		return file_id(worker, number);
+	if (unit->skeleton)
+		unit = unit->skeleton;
+	if (!unit->has_lines)
+		return NO_ID;
+	/* Each file takes a byte of its table at least, so that no two have one place. */
+	place = (uint64_t)(uintptr_t)unit->file->sections[SECTION_LINE].data + unit->line_offset + number;
+	id = map_find(&worker->file_by_place, place);
+	if (id != MAP_NOTHING)
+		return id;
+	if (unit != scratch->foreign_unit) {
+		scratch->foreign_unit = unit;
+		if (!read_line_files(unit, lines))
+			lines->files.count = 0;
+	}
+	if (lines->version < 5)
+		number--;
+	if (number >= lines->files.count)
+		return NO_ID;
+	id = compose_file(worker, &lines->files.items[number], unit->directory);
+	map_add(&worker->file_by_place, place, id, &worker->budget);
+	return id;
 }
 
 /* Whether a name alone may be that of several functions, which what is around them tells apart. */
@@ -106,22 +142,12 @@ static bool has_scopes(const struct function_name *function)
 	return false;
 }
 
-static uint32_t function_id(struct worker *worker, const struct unit *unit, uint64_t offset)
+static uint32_t function_id(struct worker *worker, struct function_name function)
 {
-	/* Where the DIE stands in memory tells it from those of every other file. */
-	uint64_t die = (uint64_t)(uintptr_t)unit->file->sections[SECTION_INFO].data + offset;
-	uint32_t id = map_find(&worker->function_by_die, die);
-	struct function_name function;
-	uint64_t steps = 0, place;
-	bool is_scoped;
+	uint64_t place = place_of(function.text, &worker->unit_memory);
+	bool is_scoped = has_scopes(&function);
+	uint32_t id;
 
-	if (id != MAP_NOTHING)
-		return id;
-	function = function_name(unit, offset, &steps);
-	if (!spend_work(&worker->budget, steps) || !function.text || !*function.text)
-		return NO_ID;
-	place = place_of(function.text, &worker->unit_memory);
-	is_scoped = has_scopes(&function);
 	id = is_scoped ? MAP_NOTHING : map_find(&worker->function_by_name, place);
 	if (id == MAP_NOTHING) {
 		id = worker->functions.count;
@@ -141,18 +167,42 @@ static uint32_t function_id(struct worker *worker, const struct unit *unit, uint
 		else
 			PUSH(worker->foreign, &worker->budget, (struct unscoped){ function.unit, function.offset, id });
 	}
-	map_add(&worker->function_by_die, die, id, &worker->budget);
 	return id;
+}
+
+static struct described describe(struct worker *worker, const struct unit *unit, uint64_t offset)
+{
+	/* Where the DIE stands in memory tells it from those of every other file. */
+	uint64_t die = (uint64_t)(uintptr_t)unit->file->sections[SECTION_INFO].data + offset;
+	uint32_t known = map_find(&worker->described_by_die, die);
+	struct described described = { NO_ID, NO_ID };
+	struct function_name function;
+	uint64_t steps = 0;
+
+	if (known != MAP_NOTHING)
+		return worker->described.items[known];
+	function = function_name(unit, offset, &steps);
+	if (!spend_work(&worker->budget, steps))
+		return described;
+	described.file = described_file(worker, function.file_unit, function.file);
+	if (function.text && *function.text)
+		described.function = function_id(worker, function);
+	if (PUSH(worker->described, &worker->budget, described))
+		map_add(&worker->described_by_die, die, worker->described.count - 1, &worker->budget);
+	return described;
 }
 
 static uint32_t node_of(struct worker *worker, uint32_t number)
 {
 	struct candidate *candidate = &worker->scratch->candidates.items[number];
+	struct described described;
 	struct node node;
 
 	if (candidate->node != NO_ID)
 		return candidate->node;
-	node.function = function_id(worker, candidate->named_by, candidate->named_at);
+	described = describe(worker, candidate->named_by, candidate->named_at);
+	node.function = described.function;
+	node.file = described.file;
 	node.parent = candidate->parent == NO_ID ? NO_ID : node_of(worker, candidate->parent);
 	node.call_file = node.parent == NO_ID ? NO_ID : file_id(worker, candidate->call_file);
 	node.call_line = candidate->call_line;

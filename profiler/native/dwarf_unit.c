@@ -151,7 +151,7 @@ struct function_name function_name(const struct unit *unit, uint64_t offset, uin
 	for (int step = 0; step < LONGEST_NAME_CHAIN; step++) {
 		struct value reference = { 0 };
 		const struct abbrev *abbrev;
-		const char *name = NULL;
+		const char *name = NULL, *linkage_name = NULL;
 		const uint8_t *start;
 		struct cursor c;
 
@@ -171,15 +171,20 @@ struct function_name function_name(const struct unit *unit, uint64_t offset, uin
 			case DW_AT_linkage_name:
 			case DW_AT_MIPS_linkage_name:
 				value = read_value(&c, attribute, unit);
-				name = value_string(unit, &value, steps);
-				if (name && !c.bad) {
-					*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;
-					return (struct function_name){ .text = name, .is_linkage = true };
-				}
+				linkage_name = value_string(unit, &value, steps);
+				if (c.bad)
+					linkage_name = NULL;
 				break;
 			case DW_AT_name:
 				value = read_value(&c, attribute, unit);
 				name = value_string(unit, &value, steps);
+				break;
+			case DW_AT_decl_file:
+				value = read_value(&c, attribute, unit);
+				if (!c.bad && !found.file_unit && value.number <= UINT32_MAX) {
+					found.file_unit = unit;
+					found.file = (uint32_t)value.number;
+				}
 				break;
 			case DW_AT_external: found.is_external |= read_value(&c, attribute, unit).number != 0; break;
 			case DW_AT_abstract_origin:
@@ -188,6 +193,11 @@ struct function_name function_name(const struct unit *unit, uint64_t offset, uin
 			}
 		}
 		*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;
+		if (linkage_name) {
+			found.text = linkage_name;
+			found.is_linkage = true;
+			break;
+		}
 		if (c.bad)
 			break;
 		/* The deepest name is that of the declaration; what refers to it rarely repeats it. */

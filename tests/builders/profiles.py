@@ -29,13 +29,18 @@ def thread_times(*rows: tuple[int, int, Sequence[int], int], more_ns: int = 0) -
 
 @dataclass(frozen=True)
 class Frame:
-    """One function at one line."""
+    """One function at one line; ``own_file``: what the function stands in, where it is not the line's file."""
 
     name: str
     line: int = 0
     file: str = ""
     linkage_name: str = ""
     module: str = "/bin/app"
+    own_file: str = ""
+
+    @property
+    def whole(self) -> "Frame":
+        return replace(self, file=self.own_file or self.file, own_file="")
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class ProfileBuilder:
         files = list(self.files)
         stacks: dict[tuple[Call, ...], int] = {}
         calls: dict[Call, int] = {}
-        functions: dict[tuple[str, str, str, str], int] = {}
+        functions: dict[tuple[str, str, str, str, str], int] = {}
         threads: dict[str, int] = {}
         for row in self.rows:
             stacks.setdefault(row[5], len(stacks))
@@ -93,6 +98,7 @@ class ProfileBuilder:
         for call in calls:
             for frame in call.frames:
                 functions.setdefault(_function_key(frame), len(functions))
+                functions.setdefault(_function_key(frame.whole), len(functions))
                 if frame.module and frame.module not in file_row:
                     file_row[frame.module] = len(files)
                     files.append(MappedFile(frame.module, build_id="", kind=FileKind.ELF))
@@ -101,7 +107,9 @@ class ProfileBuilder:
             return [[row[i] for row in self.rows] for i in positions]  # type: ignore[misc]
 
         time_ns, event, pid, tid, count, weight = columns(0, 1, 2, 3, 6, 7)
-        own_code = {_function_key(call.frames[-1]) for call in calls}
+        outermost = [call.frames[-1] for call in calls]
+        own_code = {_function_key(each) for frame in outermost for each in (frame, frame.whole)}
+        whole = [functions[*key[:2], key[4] or key[2], key[3], ""] for key in functions]
         file_row[""] = -1
         profile = Profile(
             events=tuple(self.events),
@@ -113,6 +121,7 @@ class ProfileBuilder:
                 file=[key[2] for key in functions],
                 mapped_file=np.array([file_row[key[3]] for key in functions], np.int32),
                 is_inlined=np.array([key not in own_code for key in functions], np.uint8),
+                whole=None if whole == [*range(len(functions))] else np.array(whole, np.int32),
             ),
             locations=LocationTable(
                 mapped_file=np.array([file_row[call.module] for call in calls], np.int32),
@@ -161,8 +170,8 @@ def _call(item: Call | Frame | str) -> Call:
     return Call((Frame(item) if isinstance(item, str) else item,))
 
 
-def _function_key(frame: Frame) -> tuple[str, str, str, str]:
-    return frame.name, frame.linkage_name, frame.file, frame.module
+def _function_key(frame: Frame) -> tuple[str, str, str, str, str]:
+    return frame.name, frame.linkage_name, frame.file, frame.module, frame.own_file
 
 
 def example() -> Profile:

@@ -24,6 +24,7 @@ WAYS = [
     ["gcc", "-gdwarf-5", "-gsplit-dwarf"],
     ["gcc", "-gdwarf-4", "-gsplit-dwarf"],
     ["gcc", "-gdwarf-5", "-ffunction-sections"],
+    ["gcc", "-gdwarf-5", "-flto"],
     ["clang", "-gdwarf-5"],
     ["clang", "-gdwarf-4"],
     ["clang", "-gdwarf-5", "-gsplit-dwarf"],

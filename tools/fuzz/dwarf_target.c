@@ -23,6 +23,7 @@ static struct dwarf_sizes check_columns(const struct dwarf_index *index)
 	c.range_file = malloc(n.ranges * 4 + 1);
 	c.range_line = malloc(n.ranges * 4 + 1);
 	c.node_function = malloc(n.nodes * 4 + 1);
+	c.node_file = malloc(n.nodes * 4 + 1);
 	c.node_parent = malloc(n.nodes * 4 + 1);
 	c.node_call_file = malloc(n.nodes * 4 + 1);
 	c.node_call_line = malloc(n.nodes * 4 + 1);
@@ -41,13 +42,14 @@ static struct dwarf_sizes check_columns(const struct dwarf_index *index)
 		/* A parent stands before its calls, so chains end. */
 		assert(c.node_parent[i] == UINT32_MAX || c.node_parent[i] < i);
 		assert(c.node_call_file[i] == UINT32_MAX || c.node_call_file[i] < n.files);
+		assert(c.node_file[i] == UINT32_MAX || c.node_file[i] < n.files);
 	}
 	for (uint64_t i = 0; i < n.functions; i++)
 		assert(memchr(c.function_text + c.function_name[i], 0, n.function_bytes - c.function_name[i]));
 	for (uint64_t i = 0; i < n.files; i++)
 		assert(memchr(c.file_text + c.file_name[i], 0, n.file_bytes - c.file_name[i]));
 	free(c.range_start), free(c.range_node), free(c.range_file), free(c.range_line);
-	free(c.node_function), free(c.node_parent), free(c.node_call_file), free(c.node_call_line);
+	free(c.node_function), free(c.node_file), free(c.node_parent), free(c.node_call_file), free(c.node_call_line);
 	free(c.function_name), free(c.file_name), free(c.function_text), free(c.file_text);
 	return n;
 }

@@ -216,6 +216,9 @@ SYMBOL_EXTENT = (
     pa.field("end", pa.uint64()),  # where what begins there ends, if it is all between the functions that are known
 )
 
+# Of each frame the file that its function stands in ("": unknown), of which its line may be none; null: the lines'.
+SYMBOL_OWN_FILES = pa.field("own_files", pa.list_(pa.string()))
+
 TABLES = {
     "samples": SAMPLES,
     "stacks": STACKS,
@@ -238,7 +241,7 @@ OPTIONAL_TABLES = {
 OPTIONAL_COLUMNS = {
     "samples": (SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER, SAMPLE_MAPPED),
     "stacks": STACK_WALK,
-    "symbols": SYMBOL_EXTENT,
+    "symbols": (*SYMBOL_EXTENT, SYMBOL_OWN_FILES),
 }
 
 

@@ -72,7 +72,7 @@ class Locations:
     Attributes:
         frame_start: uint32[n + 1]; address i has the frames ``frame_start[i]:frame_start[i + 1]``; none if unknown.
         function: int32[m], index into ``strings``: the linkage (mangled) name.
-        file: int32[m], index into ``strings``, or -1.
+        file: int32[m], index into ``strings``, or -1: the line's.
         line: uint32[m], 0 where there is none.
         reason: uint8[n], an ``Unknown``.
         strings: names and paths.
@@ -80,6 +80,8 @@ class Locations:
             ``NO_BEGIN`` where that is not known. None: nowhere.
         end: uint64[n], likewise, where what begins at ``begin`` ends, if that is no function but all the code between
             those that are known; ``NO_BEGIN`` elsewhere. None: everywhere.
+        own_file: int32[m], as ``file``: the one that the function stands in, whose lines may come from others
+            (``#include`` in its body, ``#line``). None: those of the lines.
     """
 
     frame_start: U32
@@ -90,3 +92,9 @@ class Locations:
     strings: Sequence[str]
     begin: U64 | None = None
     end: U64 | None = None
+    own_file: I32 | None = None
+
+    @property
+    def own_files(self) -> I32:
+        """``own_file``, whether or not it differs from the lines' files."""
+        return self.file if self.own_file is None else self.own_file

@@ -29,6 +29,8 @@ class FunctionTable:
         file: source file or "".
         mapped_file: int32, row in ``Profile.mapped_files``; -1 if no mapping is known.
         is_inlined: uint8, 1 if every appearance is an inlined one (it has no code of its own).
+        whole: int32, the row of the function as a whole, whose file is the one that it stands in: a function with lines
+            of other files, too, has a row for each of these. None: each row is a whole function.
     """
 
     name: Sequence[str]
@@ -36,6 +38,7 @@ class FunctionTable:
     file: Sequence[str]
     mapped_file: I32
     is_inlined: U8
+    whole: I32 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ class FrameStacks:
     Attributes:
         start: int64[n + 1]; frames of stack i are ``start[i]:start[i + 1]``, never empty.
         function: int32, function id; -1 stands for a sample whose stack could not be read. Functions that nobody could
-            tell apart, of one name, source file and path of the mapped file, have one id, that of the first.
+            tell apart, of one name, source file and path of the mapped file, have one id, that of the first. Those of
+            lines are as said in `profile.frames.frame_stacks`.
         line: uint32, source line or 0.
     """
 
@@ -177,10 +181,12 @@ class KeptStacks:
     Attributes:
         code: the tables that they were made of.
         stacks: made by `profile.frames.frame_stacks`; None until somebody asks.
+        of_lines: the same with the functions of lines.
     """
 
     code: tuple[object, ...] = ()
     stacks: FrameStacks | None = None
+    of_lines: FrameStacks | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ COLUMNS = (
     "range_file",
     "range_line",
     "node_function",
+    "node_file",
     "node_parent",
     "node_call_file",
     "node_call_line",

@@ -17,7 +17,7 @@ from tdprof.model.branches import BranchEnds, BranchReport
 from tdprof.model.spe import RatioColumn
 from tdprof.pipeline.load import NamedCode, name_addresses
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.profile.frames import first_alike
+from tdprof.profile.frames import line_functions, whole_functions
 from tdprof.text import printable
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out
@@ -120,7 +120,8 @@ def _places(code: NamedCode, location: I32, *, by_function: bool) -> tuple[I32, 
     """The place of each end: a line of a function, or its address where none is known; and ends out of places."""
     functions, locations = code.functions, code.locations
     leaf = locations.frame_start[location]
-    function = first_alike(functions, code.mapped_files)[locations.frame_function[leaf]]
+    one_of = whole_functions if by_function else line_functions
+    function = one_of(functions, code.mapped_files)[locations.frame_function[leaf]]
     line = locations.frame_line[leaf]
     if by_function:
         line = np.zeros_like(line)

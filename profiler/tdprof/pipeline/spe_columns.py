@@ -11,7 +11,7 @@ from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import I32, I64
 from tdprof.model.findings import NO_DIAGNOSIS, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations
@@ -19,7 +19,8 @@ from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, within_memory
 from tdprof.pipeline.spe_masked import view_of_masked_code
 from tdprof.pipeline.spe_report import lane_counts, make_report
-from tdprof.profile.frames import first_alike, function_identities, function_names
+from tdprof.pipeline.spe_rows import SampledFunction
+from tdprof.profile.frames import function_identities, function_names, line_functions, whole_functions
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import MIN_SAMPLES
 from tdprof.values import dataclass
@@ -49,11 +50,13 @@ class LineCounts:
 
     Attributes:
         function: int64[n], function ids as in ``FrameStacks``; ``NO_ROW`` for code that no sample has.
+        line_function: int64[n], likewise, those of lines.
         line: int64[n].
         counts: uint64[n] by name, as in ``SpeReport.counts``.
     """
 
     function: I64
+    line_function: I64
     line: I64
     counts: Mapping[str, NDArray[np.uint64]]
 
@@ -88,6 +91,7 @@ def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
     counts = lane_counts(lines.tallied)
     return LineCounts(
         _functions(lines, profile)[lines.function],
+        _line_functions(lines, profile)[lines.function],
         lines.line,
         {name: counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
     )
@@ -125,10 +129,19 @@ def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperation
 def _functions(lines: SpeLines, profile: Profile) -> I64:
     """int64[functions + 1]: the profile's function ids of those that SPE sampled, ``NO_ROW`` for code that no sample
     has; ``NO_ROW`` last, for records of no function."""
-    functions, mapped_files = profile.functions, profile.mapped_files
-    identities = function_identities(functions, mapped_files)
-    ids = dict(zip(identities, first_alike(functions, mapped_files).tolist(), strict=True))
-    return np.array([*(ids.get(function.identity, NO_ROW) for function in lines.functions), NO_ROW], np.int64)
+    ids = whole_functions(profile.functions, profile.mapped_files)
+    return _ids_of([function.whole for function in lines.functions], profile, ids)
+
+
+def _line_functions(lines: SpeLines, profile: Profile) -> I64:
+    """As `_functions`, those of lines."""
+    return _ids_of(lines.functions, profile, line_functions(profile.functions, profile.mapped_files))
+
+
+def _ids_of(sampled: Sequence[SampledFunction], profile: Profile, ids: I32) -> I64:
+    identities = function_identities(profile.functions, profile.mapped_files)
+    id_of = dict(zip(identities, ids.tolist(), strict=True))
+    return np.array([*(id_of.get(function.identity, NO_ROW) for function in sampled), NO_ROW], np.int64)
 
 
 def catalog_of(host: Host) -> Catalog:
@@ -177,7 +190,7 @@ def add_columns(findings: Findings, counts: LineCounts) -> Findings:
     program = _columns(findings, ratios, {name: values.sum(keepdims=True) for name, values in counts.counts.items()})
     by_function = _columns(findings, ratios, _rows(counts, findings.function[:, None], [counts.function]))
     line_keys = np.stack([findings.line_function, findings.line.astype(np.int64)], axis=1)
-    lines = _columns(findings, ratios, _rows(counts, line_keys, [counts.function, counts.line]))
+    lines = _columns(findings, ratios, _rows(counts, line_keys, [counts.line_function, counts.line]))
     nothing = {name: np.zeros(len(findings.function), np.uint64) for name in counts.counts}
     return replace(
         findings,

@@ -64,6 +64,12 @@ class SpeLines:
     unreadable: Sequence[str]
     samples: AddedUp | None
 
+    def whole_functions(self) -> tuple[list[SampledFunction], I64]:
+        """The functions with the lines of all source files; int64[functions]: which of them each one is."""
+        numbers: dict[SampledFunction, int] = {}
+        whole = [numbers.setdefault(function.whole, len(numbers)) for function in self.functions]
+        return list(numbers), np.array(whole, np.int64)
+
 
 def add_up_lines(
     capture: OpenCapture, data: SpeInput, *, workers: int | None = None, max_rows: int = MAX_ROWS

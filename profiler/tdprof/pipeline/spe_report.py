@@ -182,8 +182,10 @@ def by_line(lines: SpeLines) -> SpeReport:
 
 def by_function(lines: SpeLines) -> SpeReport:
     """Rows by function: the sums of their lines."""
-    tallied = lines.tallied.grouped(lines.function + 1, len(lines.functions) + 1)
-    return make_report(tallied, [function.name for function in lines.functions], lines.notes, lines.records)
+    functions, whole = lines.whole_functions()
+    row = np.append(whole, -1)[lines.function] + 1  # the first is of what had no room
+    tallied = lines.tallied.grouped(row, len(functions) + 1)
+    return make_report(tallied, [function.name for function in functions], lines.notes, lines.records)
 
 
 def make_report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -150,11 +150,18 @@ class CodeDetail(Enum):
 
 
 class SampledFunction(NamedTuple):
-    """A function that SPE sampled; ``path`` is that of its mapped file, "" where no mapping is known."""
+    """A function that SPE sampled, as far as its lines are of one source file.
+
+    Attributes:
+        source_file: of the lines.
+        own_file: the source file that the function stands in.
+        path: that of its mapped file, "" where no mapping is known.
+    """
 
     name: str
     linkage_name: str
     source_file: str
+    own_file: str
     mapped_file: MappedFile | None
 
     @property
@@ -163,7 +170,12 @@ class SampledFunction(NamedTuple):
 
     @property
     def identity(self) -> FunctionIdentity:
-        return self.linkage_name, self.source_file, self.path
+        return self.linkage_name, self.source_file, self.own_file, self.path
+
+    @property
+    def whole(self) -> Self:
+        """The function with the lines of all source files."""
+        return self._replace(source_file=self.own_file)
 
 
 class SymbolizedRows:
@@ -184,7 +196,7 @@ class SymbolizedRows:
         self.functions: list[SampledFunction] = []
         # Files have numbers here, too: to compare them takes a hundred times as long.
         self._files: dict[MappedFile | None, int] = {}
-        self._numbers: dict[tuple[str, str, str, int], int] = {}
+        self._numbers: dict[tuple[str, str, str, str, int], int] = {}
         self._rows = GroupTable()
         self.unknown_processes = 0
 
@@ -211,10 +223,11 @@ class SymbolizedRows:
         same = {at: self._files.setdefault(each, len(self._files)) for at, each in mapped.items()}
         numbers = []
         for row, at in zip(used.tolist(), file_of_row, strict=True):
-            key = functions.name[row], functions.linkage_name[row], functions.file[row], same[at]
+            own_file = functions.file[row if functions.whole is None else functions.whole[row]]
+            key = functions.name[row], functions.linkage_name[row], functions.file[row], own_file, same[at]
             numbers.append(self._numbers.setdefault(key, len(self.functions)))
             if numbers[-1] == len(self.functions):
-                self.functions.append(SampledFunction(*key[:3], mapped[at]))
+                self.functions.append(SampledFunction(*key[:4], mapped[at]))
         number[used] = numbers
         number = number[function]
         keys = {

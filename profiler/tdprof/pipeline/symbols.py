@@ -28,7 +28,7 @@ def open_symbolizer(
     kernel, no_kernel = read_side_table(tables, "kernel_symbols")
     carried, not_carried = None, ""
     if has_table(tables, "symbols"):
-        carried, not_carried = read_side_table(tables, "symbols", ("begin", "end"))
+        carried, not_carried = read_side_table(tables, "symbols", ("begin", "end", "own_files"))
     interpreted, not_interpreted = None, ""
     if has_table(tables, "interpreted"):
         interpreted, not_interpreted = read_side_table(tables, "interpreted")

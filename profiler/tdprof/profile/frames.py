@@ -17,27 +17,44 @@ from tdprof.native.stacks import StackMerge
 from tdprof.profile.call_tree import call_tree
 from tdprof.text import printable
 
-FunctionIdentity = tuple[str, str, str]
+FunctionIdentity = tuple[str, str, str, str]
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 _DENSE = 4  # times as large as there are many: up to here a table of all values is faster than a hash table
 
 
-def frame_stacks(profile: Profile) -> FrameStacks:
+def frame_stacks(profile: Profile, *, of_lines: bool = False) -> FrameStacks:
     """Expand locations into their inlined frames; a stack without locations gets the frame ``NO_STACK``.
 
     Done once for a profile and all copies of it that have the same code.
+
+    Args:
+        of_lines: a frame's function is the row of it that has the line's source file, where the function has lines of
+            several; else the one row of the function as a whole, whose file is where it stands.
     """
     kept, code = profile.kept_stacks, (profile.functions, profile.mapped_files, profile.locations, profile.stacks)
     if kept.stacks is None or not all(mine is its for mine, its in zip(code, kept.code, strict=True)):
-        kept.code, kept.stacks = code, _expand(profile)
-        for column in (kept.stacks.start, kept.stacks.function, kept.stacks.line):
-            column.flags.writeable = False
-    return kept.stacks
+        kept.code, kept.stacks, kept.of_lines = (
+            code,
+            _expand(profile, whole_functions(profile.functions, profile.mapped_files)),
+            None,
+        )
+    if not of_lines or profile.functions.whole is None:
+        return kept.stacks
+    if kept.of_lines is None:
+        kept.of_lines = _expand(profile, line_functions(profile.functions, profile.mapped_files))
+    return kept.of_lines
 
 
-def _expand(profile: Profile) -> FrameStacks:
+def _expand(profile: Profile, function_of: I32) -> FrameStacks:
+    expanded = _expanded(profile, function_of)
+    for column in (expanded.start, expanded.function, expanded.line):
+        column.flags.writeable = False
+    return expanded
+
+
+def _expanded(profile: Profile, function_of: I32) -> FrameStacks:
     locations, stacks = profile.locations, profile.stacks
-    functions = first_alike(profile.functions, profile.mapped_files)[locations.frame_function]
+    functions = function_of[locations.frame_function]
     if (library := load_native()) is None:
         return _expand_in_numpy(stacks, locations.frame_start.astype(np.int64), functions, locations.frame_line)
     stack_start, location = np.ascontiguousarray(stacks.start, np.uint32), np.ascontiguousarray(stacks.location)
@@ -76,20 +93,32 @@ def _expand_in_numpy(stacks: StackTable, frame_start: I64, functions: I32, lines
     return FrameStacks(start + np.cumsum(shift), function, line)
 
 
-def first_alike(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> I32:
-    """int32[functions]: the first function of the same name, source file and path of the mapped file.
+def whole_functions(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> I32:
+    """int32[functions]: the first of the same name, mapped file's path and source file that the function stands in.
 
     Functions that share these are one to a reader. One file can be two mapped files: processes that ran before the
     recording show it without its build-id.
     """
-    first: dict[tuple[str, str, str], int] = {}
-    keys = zip(functions.name, functions.file, _paths(functions, mapped_files), strict=True)
+    alike = line_functions(functions, mapped_files)
+    return alike if functions.whole is None else alike[functions.whole]
+
+
+def line_functions(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> I32:
+    """int32[functions]: as `whole_functions`, and the first whose lines are of the same source file."""
+    first: dict[tuple[str, str, str, str], int] = {}
+    keys = zip(functions.name, functions.file, _own_files(functions), _paths(functions, mapped_files), strict=True)
     return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
 
 
 def function_identities(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[FunctionIdentity]:
-    """What each function is in any profile of any recording: linkage name, source file and path of the mapped file."""
-    return list(zip(functions.linkage_name, functions.file, _paths(functions, mapped_files), strict=True))
+    """What each function is in any profile of any recording: linkage name, source file of the lines, the one that the
+    function stands in, and path of the mapped file."""
+    paths = _paths(functions, mapped_files)
+    return list(zip(functions.linkage_name, functions.file, _own_files(functions), paths, strict=True))
+
+
+def _own_files(functions: FunctionTable) -> Sequence[str]:
+    return functions.file if functions.whole is None else [functions.file[row] for row in functions.whole.tolist()]
 
 
 def _paths(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[str]:

@@ -21,6 +21,9 @@ def with_markers(profile: Profile, names: Sequence[str]) -> Profile:
             [*functions.file, *[""] * count],
             np.append(functions.mapped_file, np.full(count, -1, np.int32)),
             np.append(functions.is_inlined, np.zeros(count, np.uint8)),
+            None
+            if functions.whole is None
+            else np.append(functions.whole, (len(functions.name) + numbers - 1).astype(np.int32)),
         ),
         locations=LocationTable(
             np.append(locations.mapped_file, np.full(count, -1, np.int32)),

@@ -34,6 +34,7 @@ _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
 # to 1.5 addresses a byte, most half a one.
 _SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 19, 8
 _FRAMES_OF_ANY, _FRAMES_A_BYTE = 1 << 22, 2
+_HALF = np.uint64(32)
 
 
 class _Function(NamedTuple):
@@ -157,24 +158,36 @@ class _Functions:
     def __init__(self) -> None:
         self._rows: list[_Function] = []
         self._has_code: list[bool] = []
+        self._whole: list[int] = []
         self._is_unknown: list[bool] = []
 
     def number(self, found: Locations, mapped_file: int) -> I32:
         """The numbers of what was found in a file, for each frame; called once for each file."""
-        name, source = _same_text(found.function, found.strings), _same_text(found.file, found.strings)
-        keys = (name.astype(np.uint64) << np.uint64(32)) | (source + 1).astype(np.uint64)
-        numbered = as_column(keys).dictionary_encode()  # in the order in which they come
+        columns = (found.function, found.file, found.own_files)
+        name, source, own = (_same_text(column, found.strings) for column in columns)
+        if found.own_file is None:
+            places, which = _numbered(name, source + 1)
+            whole = np.arange(len(places), dtype=np.int32)
+        else:
+            # Behind the frames the function of each as a whole.
+            known, place = _numbered(np.tile(name, 2), np.concatenate([source, own]) + 1)
+            there = place[len(name) :]
+            rows, row = _numbered(place, np.tile(there, 2))
+            places, (which, whole_of_frame) = known[rows >> _HALF], np.split(row, 2)
+            whole = np.empty(len(rows), np.int32)
+            whole[row] = np.tile(whole_of_frame, 2)
         first_row = len(self._rows)
-        for key in numbered.dictionary.to_numpy().tolist():
+        for key in places.tolist():
             path = (key & 0xFFFF_FFFF) - 1
             self._rows.append(
                 _Function(found.strings[key >> 32], found.strings[path] if path >= 0 else "", mapped_file)
             )
-        which: I32 = numbered.indices.to_numpy()
         ends = found.frame_start[1:][np.diff(found.frame_start.astype(np.int64)) > 0].astype(np.int64)
-        has_code = np.zeros(len(numbered.dictionary), bool)
-        has_code[which[ends - 1]] = True  # the outermost frame is not inlined
+        outermost = which[ends - 1]  # which is not inlined
+        has_code = np.zeros(len(places), bool)
+        has_code[outermost] = has_code[whole[outermost]] = True
         self._has_code += has_code.tolist()
+        self._whole += (whole + first_row).tolist()
         self._is_unknown += [False] * len(has_code)
         return (which + first_row).astype(np.int32)
 
@@ -182,6 +195,7 @@ class _Functions:
         """The numbers of what is not known but by a text that says where it is, and why."""
         numbers: dict[str, int] = {}
         result = np.array([numbers.setdefault(text, len(self._rows) + len(numbers)) for text in texts], np.int32)
+        self._whole += range(len(self._rows), len(self._rows) + len(numbers))
         self._rows += [_Function(text, "", mapped_file) for text in numbers]
         self._has_code += [True] * len(numbers)
         self._is_unknown += [True] * len(numbers)
@@ -201,7 +215,14 @@ class _Functions:
             file=[row.file for row in self._rows],
             mapped_file=np.array([row.mapped_file for row in self._rows], np.int32),
             is_inlined=np.array([not code for code in self._has_code], np.uint8),
+            whole=None if self._whole == list(range(len(self._whole))) else np.array(self._whole, np.int32),
         )
+
+
+def _numbered(first: I32, second: I32) -> tuple[U64, I32]:
+    """The distinct pairs, in the order in which they come, the first of each in the upper half; each row's number."""
+    encoded = as_column(first.astype(np.uint64) << _HALF | second.astype(np.uint64)).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 
 def _same_text(index: I32, strings: Sequence[str]) -> I32:

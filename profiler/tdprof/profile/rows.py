@@ -17,7 +17,7 @@ class CodeRows:
     """One row for each function, or for each source line of each function; inlined frames are functions too.
 
     Attributes:
-        function: int32[n], function id; -1 for samples without a call stack.
+        function: int32[n], function id, of lines that of their file; -1 for samples without a call stack.
         line: uint32[n], 0 where unknown or where rows are functions.
         leaf: int64[stacks], the row at the leaf of each stack.
         row, stack: int64[pairs], each row with each stack that holds it, once also where a recursion holds it more
@@ -36,7 +36,7 @@ class CodeRows:
 
 def code_rows(profile: Profile, *, by_line: bool = False) -> CodeRows:
     """The rows of a profile, in no meaningful order."""
-    stacks = frame_stacks(profile)
+    stacks = frame_stacks(profile, of_lines=by_line)
     function, line, row = _source_lines(stacks) if by_line else _functions(stacks)
     anywhere, stack = rows_in_stacks(row, stacks.start, len(function))
     return CodeRows(function, line, leaf=row[stacks.start[:-1]].astype(np.int64), row=anywhere, stack=stack)

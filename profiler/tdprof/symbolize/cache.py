@@ -24,7 +24,7 @@ from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 from tdprof.values import dataclass
 
-_MAGIC = b"TDSYM\x00\x00\x06"  # the last byte is the version of this layout, and of what is made of a file
+_MAGIC = b"TDSYM\x00\x00\x07"  # the last byte is the version of this layout, and of what is made of a file
 _START = struct.Struct("<8sQI4x")
 _ALIGNMENT = 64
 _DEFAULT_LIMIT_BYTES = 2 << 30

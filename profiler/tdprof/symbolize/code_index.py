@@ -19,6 +19,7 @@ class CodeIndex:
         range_node: uint32[r], the innermost function or inlined call there.
         range_file, range_line: uint32[r], the source line there.
         node_function: uint32[n], what is called.
+        node_file: uint32[n], the file that it stands in, if debug data says it; its lines may be of others.
         node_parent: uint32[n], the node it is inlined into; ``NO_ID`` for a function of its own.
         node_call_file, node_call_line: uint32[n], where in the parent it is called.
         function_name: uint64[f], offsets into ``function_text`` of linkage names (plain ones where there is none).
@@ -31,6 +32,7 @@ class CodeIndex:
     range_file: U32
     range_line: U32
     node_function: U32
+    node_file: U32
     node_parent: U32
     node_call_file: U32
     node_call_line: U32
@@ -60,4 +62,4 @@ class CodeIndex:
 _U32 = np.zeros(0, np.uint32)
 _U64 = np.zeros(0, np.uint64)
 _TEXT = memoryview(b"")
-EMPTY_INDEX = CodeIndex(_U64, _U32, _U32, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _TEXT, _TEXT)
+EMPTY_INDEX = CodeIndex(_U64, _U32, _U32, _U32, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _TEXT, _TEXT)

@@ -111,7 +111,10 @@ class ElfSymbols:
             missing = Unknown.DAMAGED
         else:
             missing = Unknown.NO_SYMBOL if self._is_complete else Unknown.STRIPPED
-        found = find_locations(self._table, self._index_for(addresses), addresses, missing)
+        symbols = self._table.lookup(addresses)
+        begins = self._table.start[distinct(symbols[symbols >= 0])]  # where a function stands can be seen there alone
+        index = self._index_for(np.concatenate([addresses, begins]))
+        found = find_locations(self._table, index, addresses, missing)
         rows = np.flatnonzero(found.reason != Unknown.KNOWN)
         if not len(rows):
             return found

@@ -127,6 +127,7 @@ class GoLines:
             range_file=file[:ranges],
             range_line=columns["range_line"].copy(),
             node_function=function,
+            node_file=np.full(len(function), NO_ID),
             node_parent=columns["node_parent"].copy(),
             node_call_file=file[ranges:],
             node_call_line=columns["node_call_line"].copy(),

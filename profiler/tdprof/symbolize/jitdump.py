@@ -188,6 +188,7 @@ def _line_index(functions: list[_Function], with_lines: set[int]) -> CodeIndex:
         range_file=np.where(nobody, NO_ID, np.array([file for _, file, _ in values])).astype(np.uint32),
         range_line=np.array([line for _, _, line in values], np.uint32),
         node_function=np.arange(count, dtype=np.uint32),
+        node_file=np.full(count, NO_ID, np.uint32),
         node_parent=np.full(count, NO_ID, np.uint32),
         node_call_file=np.full(count, NO_ID, np.uint32),
         node_call_line=np.zeros(count, np.uint32),

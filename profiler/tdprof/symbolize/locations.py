@@ -50,11 +50,16 @@ def concatenate_locations(parts: Sequence[Locations]) -> Locations:
     return Locations(
         frame_start=np.concatenate([*starts, np.array(first[-1:], np.uint32)]),
         function=np.concatenate([part.function + shift for part, shift in numbered]),
-        file=np.concatenate([np.where(part.file < 0, np.int32(-1), part.file + shift) for part, shift in numbered]),
+        file=np.concatenate([_shifted(part.file, shift) for part, shift in numbered]),
         line=np.concatenate([part.line for part in parts]),
         reason=np.concatenate([part.reason for part in parts]),
         strings=strings,
+        own_file=np.concatenate([_shifted(part.own_files, shift) for part, shift in numbered]),
     )
+
+
+def _shifted(file: I32, shift: np.int32) -> I32:
+    return np.where(file < 0, np.int32(-1), file + shift)
 
 
 def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: I64) -> Locations:
@@ -70,16 +75,18 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
     origin[is_base] = base.frame_start[:-1][is_base]
     origin[rows] = other.frame_start[:-1][other_rows].astype(np.int64) + len(base.function)
     frames = np.repeat(origin - start[:-1], length) + np.arange(start[-1])
-    shift = len(base.strings)
+    shift = np.int32(len(base.strings))
+    has_own = base.own_file is not None or other.own_file is not None
     reason = base.reason.copy()
     reason[rows] = other.reason[other_rows]
     return Locations(
         frame_start=start.astype(np.uint32),
-        function=np.concatenate([base.function, other.function + np.int32(shift)])[frames],
-        file=np.concatenate([base.file, np.where(other.file < 0, -1, other.file + shift).astype(np.int32)])[frames],
+        function=np.concatenate([base.function, other.function + shift])[frames],
+        file=np.concatenate([base.file, _shifted(other.file, shift)])[frames],
         line=np.concatenate([base.line, other.line])[frames],
         reason=reason,
         strings=[*base.strings, *other.strings],
+        own_file=np.concatenate([base.own_files, _shifted(other.own_files, shift)])[frames] if has_own else None,
         begin=_combined(base.begin, rows, other.begin, other_rows, len(length)),
         end=_combined(base.end, rows, other.end, other_rows, len(length)),
     )
@@ -97,7 +104,8 @@ def with_places(found: Locations, place_of: Callable[[str], SourcePlace | None])
     file, line = found.file.copy(), found.line.copy()
     file[bare] = np.array([number.get(place.file, -1) if place else -1 for place in places], np.int32)[name]
     line[bare] = np.array([place.line if place else 0 for place in places], np.uint32)[name]
-    return replace(found, file=file, line=line, strings=[*found.strings, *files])
+    own_file = None if found.own_file is None else np.where(found.own_file < 0, file, found.own_file)
+    return replace(found, file=file, line=line, own_file=own_file, strings=[*found.strings, *files])
 
 
 def _combined(base: U64 | None, rows: I64, other: U64 | None, other_rows: I64, count: int) -> U64 | None:
@@ -112,7 +120,8 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
     """The frames of each address; ``missing`` is why the others have none.
 
     Inlined frames, files and lines are as ``index`` has them. The outermost function is named by ``table`` where a
-    symbol covers the address: debug data gives a ``.cold`` part the name of the whole, and of aliases any.
+    symbol covers the address: debug data gives a ``.cold`` part the name of the whole, and of aliases any. It stands in
+    the file that debug data says, else in that of the line where its symbol begins.
     """
     ranges = index.lookup(addresses)
     symbols = table.lookup(addresses)
@@ -125,7 +134,7 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
     total = int(frame_start[-1])
     # Ids of the index first, then those of the table.
     function_ids = np.zeros(total, np.int64)
-    file_ids = np.full(total, NO_ID, np.uint32)
+    file_ids, own_ids = (np.full(total, NO_ID, np.uint32) for _ in range(2))
     lines = np.zeros(total, np.uint32)
     first_symbol = len(index.function_name) + 1
     unnamed = first_symbol - 1
@@ -135,10 +144,13 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         inside = nodes != NO_ID
         functions = np.full(len(nodes), unnamed, np.int64)
         functions[inside] = index.node_function[nodes[inside]]
+        own_ids[at[inside]] = index.node_file[nodes[inside]]
         functions[functions == NO_ID] = unnamed
         outermost = depth[rows] == level + 1
         by_symbol = outermost & (symbols[rows] >= 0)
         functions[by_symbol] = symbols[rows[by_symbol]] + first_symbol
+        untold = by_symbol & (own_ids[at] == NO_ID)
+        own_ids[at[untold]] = _files_of_begins(index, table.start[symbols[rows[untold]]])
         function_ids[at] = functions
         if level == 0:
             known = ranges[rows] >= 0
@@ -152,18 +164,36 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         noted = table.file[symbols[outermost_rows]]
         file_ids[frame_start[outermost_rows] + np.uint32(level)] = np.where(noted < 0, NO_ID, noted + first_noted)
     used_functions, function = _number(function_ids, first_symbol + len(table))
-    used_files, file = _number(file_ids, first_noted + len(table.file_offset))
+    own_ids = np.where(own_ids == NO_ID, file_ids, own_ids)
+    used_files, file = _number(np.concatenate([file_ids, own_ids]), first_noted + len(table.file_offset))
+    file = np.where(np.concatenate([file_ids, own_ids]) == NO_ID, np.int32(-1), file + np.int32(len(used_functions)))
     names = _function_names(index, table, used_functions, first_symbol)
     files = index.file_names(used_files[used_files < first_noted])
     files += table.file_names((used_files[used_files >= first_noted] - first_noted).tolist())
     return Locations(
         frame_start=frame_start,
         function=function,
-        file=np.where(file_ids == NO_ID, -1, file + len(names)).astype(np.int32),
+        file=file[:total],
         line=lines,
         reason=np.where(found, Unknown.KNOWN, missing).astype(np.uint8),
         strings=[*names, *files],
+        own_file=None if np.array_equal(file_ids, own_ids) else file[total:],
     )
+
+
+def _files_of_begins(index: CodeIndex, begins: U64) -> U32:
+    """The file that each function stands in which begins at some address, or ``NO_ID``."""
+    ranges = index.lookup(begins)
+    file = np.full(len(begins), NO_ID, np.uint32)
+    known = np.flatnonzero(ranges >= 0)
+    node = index.range_node[ranges[known]]
+    file[known] = index.range_file[ranges[known]]
+    inside = node != NO_ID
+    node, known = node[inside], known[inside]
+    told = index.node_file[node]
+    file[known[told != NO_ID]] = told[told != NO_ID]
+    file[known[index.node_parent[node] != NO_ID]] = NO_ID  # the line of a call that was inlined there
+    return file
 
 
 def _inline_levels(index: CodeIndex, node: U32, found: NDArray[np.bool_]) -> tuple[list[tuple[I64, U32]], U32]:

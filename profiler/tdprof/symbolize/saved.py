@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from tdprof.capture.schema import SYMBOL_EXTENT, SYMBOLS
+from tdprof.capture.schema import SYMBOL_EXTENT, SYMBOL_OWN_FILES, SYMBOLS
 from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
-_SCHEMA = pa.schema([*SYMBOLS, *SYMBOL_EXTENT])
+_SCHEMA = pa.schema([*SYMBOLS, *SYMBOL_EXTENT, SYMBOL_OWN_FILES])
 _FRAME = SYMBOLS.field("frames").type.value_type
 _FILES_AT_ONCE = 256  # a table of a single row takes 10 kB
 
@@ -50,6 +50,12 @@ def _rows_of(file: MappedFile, offsets: U64, locations: Locations) -> pa.Table:
         *(
             pa.nulls(count) if places is None else pa.array(places, mask=places == NO_BEGIN)
             for places in (locations.begin, locations.end)
+        ),
+        pa.nulls(count, SYMBOL_OWN_FILES.type)
+        if locations.own_file is None
+        else pa.ListArray.from_arrays(
+            pa.array(locations.frame_start.astype(np.int32)),
+            strings.take(pa.array(locations.own_file, mask=locations.own_file < 0)).fill_null(""),
         ),
     ]
     return pa.table(columns, names=_SCHEMA.names).cast(_SCHEMA)
@@ -112,9 +118,10 @@ def _to_locations(part: pa.Table) -> Locations:
     lists = part["frames"].combine_chunks()
     frames = lists.flatten()
     functions = frames.field("function").dictionary_encode()
-    files = frames.field("file").dictionary_encode()
     names = functions.dictionary.to_pylist()
+    file, files = _file_ids(frames.field("file"), len(names))
     lengths = pa.compute.list_value_length(lists).to_numpy()
+    own_file, own_files = _own_file_ids(part, lengths, file, len(names) + len(files))
     reason = part["reason"].to_numpy()
     begin, end = (
         part[field.name].fill_null(int(NO_BEGIN)).to_numpy() if field.name in part.column_names else None
@@ -123,13 +130,32 @@ def _to_locations(part: pa.Table) -> Locations:
     return Locations(
         frame_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32),
         function=functions.indices.to_numpy().astype(np.int32),
-        file=np.where(
-            files.indices.is_null(), -1, files.indices.fill_null(0).to_numpy(zero_copy_only=False) + len(names)
-        ).astype(np.int32),
+        file=file,
         line=frames.field("line").to_numpy(),
         # A table of a later version may know reasons that we do not.
         reason=np.where(reason <= max(Unknown), reason, Unknown.NO_SYMBOL).astype(np.uint8),
-        strings=[*names, *files.dictionary.to_pylist()],
+        strings=[*names, *files, *own_files],
         begin=begin,
         end=end,
+        own_file=own_file,
     )
+
+
+def _file_ids(files: pa.Array, first: int) -> tuple[I32, list[str]]:
+    """The number of each file, from ``first`` on, -1 of none; and the files."""
+    encoded = files.dictionary_encode()
+    number = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False) + first
+    return np.where(encoded.indices.is_null(), -1, number).astype(np.int32), encoded.dictionary.to_pylist()
+
+
+def _own_file_ids(part: pa.Table, lengths: I64, file: I32, first: int) -> tuple[I32 | None, list[str]]:
+    """`_file_ids` of the files that functions stand in: those of the lines where a row says nothing of them."""
+    if SYMBOL_OWN_FILES.name not in part.column_names or part[SYMBOL_OWN_FILES.name].null_count == len(part):
+        return None, []
+    lists = part[SYMBOL_OWN_FILES.name].combine_chunks()
+    told = pa.compute.list_value_length(lists).fill_null(-1).to_numpy() == lengths  # others are damaged
+    texts = lists.filter(pa.array(told)).flatten()
+    number, files = _file_ids(pa.compute.if_else(pa.compute.equal(texts, ""), None, texts), first)
+    own_file = file.copy()
+    own_file[np.repeat(told, lengths)] = number
+    return own_file, files

@@ -39,6 +39,35 @@ def test_lines_of_one_function_are_rows_of_their_own() -> None:
     assert lines.inclusive_weight[:, 0].tolist() == [8, 3]
 
 
+def test_a_function_with_lines_of_several_files_is_one_row_and_each_line_has_its_file() -> None:
+    body = Frame("loop", 2, "body.inc", own_file="loop.c")
+    profile = (
+        ProfileBuilder()
+        .add(body, weight=6)
+        .add(Frame("loop", 2, "loop.c"), weight=2)
+        .add(Frame("loop", 9, "loop.c"), Frame("leaf"), weight=1)
+        .add(Frame("loop", 2, "body.inc", own_file="other.c"), weight=5)
+        .build()
+    )
+    names, files = function_names(profile), profile.functions.file
+
+    def rows(hotspots: Hotspots) -> list[tuple[str, str, int, int, int]]:
+        sums = zip(hotspots.self_weight[:, 0].tolist(), hotspots.inclusive_weight[:, 0].tolist(), strict=True)
+        places = zip(hotspots.function.tolist(), hotspots.line.tolist(), strict=True)
+        return [(names[f], files[f], line, *sum_) for (f, line), sum_ in zip(places, sums, strict=True)]
+
+    # The line beside a function is the hottest of the file that it stands in.
+    whole = [("loop", "loop.c", 2, 8, 9), ("loop", "other.c", 0, 5, 5), ("leaf", "", 0, 1, 1)]
+    assert rows(find_hotspots(profile)) == whole
+    assert rows(find_hotspots(profile, by_line=True)) == [
+        ("loop", "body.inc", 2, 6, 6),
+        ("loop", "body.inc", 2, 5, 5),
+        ("loop", "loop.c", 2, 2, 2),
+        ("leaf", "", 0, 1, 1),
+        ("loop", "loop.c", 9, 0, 1),
+    ]
+
+
 def test_samples_without_a_stack_keep_their_weight() -> None:
     profile = ProfileBuilder().add(weight=4, count=2).build()
     hotspots = find_hotspots(profile)

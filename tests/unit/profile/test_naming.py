@@ -57,6 +57,31 @@ def test_a_function_is_one_whichever_number_its_texts_have_and_in_each_file_anot
     assert functions.mapped_file.tolist() == [0, 0, 1, 1]
 
 
+def test_a_function_has_a_row_for_each_file_of_its_lines_and_all_point_to_that_of_the_whole() -> None:
+    def of_two_files(_: MappedFile, addresses: U64) -> Locations:
+        """At 16 f() of a.c in its line of x.inc, at 32 in its line of a.c; at 48 f() of b.c in its line of x.inc."""
+        count = len(addresses)
+        own = [2 if address < 48 else 3 for address in addresses.tolist()]
+        return Locations(
+            frame_start=np.arange(count + 1, dtype=np.uint32),
+            function=np.zeros(count, np.int32),
+            file=np.array([2 if address == 32 else 1 for address in addresses.tolist()], np.int32),
+            line=np.ones(count, np.uint32),
+            reason=np.zeros(count, np.uint8),
+            strings=("f", "x.inc", "a.c", "b.c"),
+            own_file=np.array(own, np.int32),
+        )
+
+    file, address = np.zeros(3, np.int32), np.array([16, 32, 48], np.uint64)
+    functions, locations = name_locations(FILES, file, address, of_two_files, list)
+    assert [functions.file[row] for row in locations.frame_function.tolist()] == ["x.inc", "a.c", "x.inc"]
+    assert functions.whole is not None
+    wholes = functions.whole[locations.frame_function].tolist()
+    assert [functions.file[row] for row in wholes] == ["a.c", "a.c", "b.c"]
+    assert functions.whole[wholes].tolist() == wholes
+    assert not functions.is_inlined.any()
+
+
 def test_only_functions_that_are_nowhere_outermost_are_inlined() -> None:
     functions, _, _ = named([0, 0], [16, 32])
     assert functions.is_inlined.tolist() == [1, 0]

@@ -157,7 +157,7 @@ def test_without_debug_data_nothing_is_kept(tmp_path, cache):
 def test_the_header_is_as_documented(program, cache):
     stacks(program, cache)
     data = cache.entries()[0].path.read_bytes()
-    assert data[:8] == b"TDSYM\0\0\6"
+    assert data[:8] == b"TDSYM\0\0\7"
     text = data[24 : 24 + int.from_bytes(data[8:16], "little")]
     assert zlib.crc32(text) == int.from_bytes(data[16:20], "little")
     header = json.loads(text)

@@ -16,7 +16,7 @@ FRAMES = st.lists(
 CHAINS = st.lists(FRAMES, max_size=8)
 
 
-def make(chains) -> Locations:
+def make(chains, own_files=None) -> Locations:
     strings = ["f", "g", "h", "a.c", "b.h"]
     flat = [frame for chain in chains for frame in chain]
     return Locations(
@@ -26,6 +26,7 @@ def make(chains) -> Locations:
         line=np.array([line for _, _, line in flat], np.uint32),
         reason=np.array([Unknown.KNOWN if chain else Unknown.NO_SYMBOL for chain in chains], np.uint8),
         strings=strings,
+        own_file=None if own_files is None else np.array([strings.index(s) if s else -1 for s in own_files], np.int32),
     )
 
 
@@ -52,6 +53,26 @@ def test_what_was_saved_comes_back(chains, random):
     other = saved.locate(two, offsets)
     assert other.reason.tolist() == [Unknown.NO_FILE] * len(chains)
     assert saved.locate(one, offsets + np.uint64(1)).reason.tolist() == [Unknown.NO_FILE] * len(chains)
+
+
+@settings(deadline=None)
+@given(CHAINS, CHAINS, st.data())
+def test_the_files_that_functions_stand_in_come_back(chains, others, data):
+    count = sum(map(len, chains))
+    own_files = data.draw(st.lists(st.sampled_from(["", "a.c", "b.h"]), min_size=count, max_size=count))
+    one, two = MappedFile("/bin/a", "aa"), MappedFile("/bin/b", "bb")
+    offsets, more = (np.arange(len(each), dtype=np.uint64) * 16 for each in (chains, others))
+    table = make_symbol_table([(one, offsets, make(chains, own_files)), (two, more, make(others))])
+    saved = SavedSymbols(table)
+    assert texts_of(saved.locate(one, offsets)) == own_files
+    assert texts_of(saved.locate(two, more)) == [file for chain in others for _, file, _ in chain]
+    older = SavedSymbols(table.drop_columns("own_files")).locate(one, offsets)
+    assert texts_of(older) == [file for chain in chains for _, file, _ in chain]
+    assert chains_of(older) == chains
+
+
+def texts_of(found: Locations) -> list:
+    return [found.strings[file] if file >= 0 else "" for file in found.own_files.tolist()]
 
 
 @settings(deadline=None)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import FrameStacks, Profile
-from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.frames import frame_stacks, function_names, module_names
 from tdprof.profile.naming import base_name
 from tdprof.values import dataclass
 
@@ -156,12 +156,12 @@ def _side(profile: Profile, stacks: FrameStacks) -> _Side:
         is_known=[not name.startswith("[") or name == names[-1] for name in names],
         is_inlined=[*(value != 0 for value in functions.is_inlined.tolist()), False],
         is_kernel=[kinds[row] in (FileKind.KERNEL, FileKind.KERNEL_MODULE) for row in mapped],
-        lines=_line_ranges(stacks, len(names)),
+        lines=_line_ranges(profile, stacks, len(names)),
     )
 
 
-def _line_ranges(stacks: FrameStacks, functions: int) -> list[tuple[int, int]]:
-    known = stacks.line > 0
+def _line_ranges(profile: Profile, stacks: FrameStacks, functions: int) -> list[tuple[int, int]]:
+    known = (stacks.line > 0) & (frame_stacks(profile, of_lines=True).function == stacks.function)  # of its own file
     function, line = stacks.function[known] % functions, stacks.line[known].astype(np.int64)
     first, last = np.full(functions, np.iinfo(np.int64).max), np.zeros(functions, np.int64)
     np.minimum.at(first, function, line)

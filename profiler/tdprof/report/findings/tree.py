@@ -1,6 +1,7 @@
 """The methodology tree with the metrics of the program, or of one function beside the program's, for people."""
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import numpy as np
 from rich.console import Console
@@ -11,7 +12,7 @@ from tdprof.catalog.tree import tree_lines
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.choice import ChosenFunction
-from tdprof.profile.frames import function_names
+from tdprof.profile.frames import function_names, whole_functions
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, numbers
 from tdprof.report.findings.text import FunctionShares, advice_lines, header_lines, level_1_lines, path_lines
@@ -60,7 +61,7 @@ def render_function(
         if (row := rows.get(function)) is not None:
             lines += _metrics(findings, row, console.width)
         lines += [*_counts(profile, hotspots, index, console.width), Text()]
-        if by_line := _lines(findings, function, console.width):
+        if by_line := _lines(profile, findings, function, console.width):
             lines += [*by_line, Text()]
         if by_path := _paths(profile, findings, function, console.width):
             lines += [*by_path, Text()]
@@ -137,17 +138,19 @@ def _counts(profile: Profile, hotspots: Hotspots, index: int, width: int) -> lis
     return format_table(columns, rows, width)
 
 
-def _lines(findings: Findings, function: int, width: int) -> list[Text]:
-    """Level-1 metrics of a function's lines, of those with enough samples."""
-    chosen = np.flatnonzero(findings.line_function == function).tolist()
+def _lines(profile: Profile, findings: Findings, function: int, width: int) -> list[Text]:
+    """Level-1 metrics of a function's lines, of those with enough samples; with their file where it is another one."""
+    whole = np.append(whole_functions(profile.functions, profile.mapped_files), -1)
+    chosen = np.flatnonzero(whole[findings.line_function] == function).tolist()
     if not chosen:
         return []
+    files = [*profile.functions.file, ""]
+    places = {row: (files[findings.line_function[row]], int(findings.line[row])) for row in chosen}
     rows = []
-    for row in sorted(chosen, key=lambda row: int(findings.line[row])):
+    for row, (file, line) in sorted(places.items(), key=lambda each: (each[1][0] != files[function], each[1])):
         values = metrics_of(findings.lines, row).values
-        rows.append(
-            [Text(str(findings.line[row])), *(metric_cell(values.get(name)) for name in findings.catalog.roots)]
-        )
+        where = str(line) if file == files[function] else f"{PurePath(printable(file)).name or '?'}:{line}"
+        rows.append([Text(where), *(metric_cell(values.get(name)) for name in findings.catalog.roots)])
     return format_table(numbers("line", *findings.catalog.roots), rows, width)
 
 

@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 
 from tdprof import __version__
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
-from tdprof.model.arrays import I64, group_of_row, group_rows
+from tdprof.model.arrays import I32, I64, U32, group_of_row, group_rows
 from tdprof.model.findings import Diagnosis, Findings, MetricTable, MetricTimes
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
-from tdprof.profile.frames import frame_stacks
+from tdprof.profile.frames import frame_stacks, whole_functions
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.intervals import Intervals, time_bins
 from tdprof.profile.statistics import Z_95
 from tdprof.report.metric_text import functions_left_out
 from tdprof.report.page.change import change_columns
-from tdprof.report.page.functions import Processes, find_processes, functions_header
+from tdprof.report.page.functions import Processes, find_processes, functions_header, line_files
 from tdprof.report.page.packing import COMPRESSION_LEVEL, Columns, Header, compressed_size, pack, shortened
 from tdprof.report.page.tallies import FUNCTIONS, functions_with_samples, tally_columns, timed_sums
 from tdprof.report.page.times import (
@@ -95,7 +95,7 @@ def page_document(page: Page) -> bytes:
     if wakers:
         header["wakers"] = wakers[0]
     if page.findings is not None:
-        header["findings"], metrics = _findings(page.findings, row_of)
+        header["findings"], metrics = _findings(profile, page.findings, row_of)
         columns |= metrics
     if page.operations is not None:
         header["spe"] = _operations(page.operations, row_of)
@@ -224,15 +224,16 @@ def _code(
     shown_as = np.concatenate([row_of[:-1], functions + np.arange(len(processes.label)), row_of[-1:]])
     leaf = stacks.start[:-1]
     # np.unique on one number is far faster than on rows of two.
-    line_keys, line_of_stack = np.unique(row_of[stacks.function[leaf]] << 32 | stacks.line[leaf], return_inverse=True)
+    leaf_function = frame_stacks(profile, of_lines=True).function[leaf].astype(np.int64)
+    line_keys, line_of_stack = np.unique((leaf_function + 1) << 32 | stacks.line[leaf], return_inverse=True)
+    line_function = (line_keys >> 32) - 1
     line_of_sample = line_of_stack.reshape(-1)[profile.samples.stack]
     node, line = _sums(profile, node_of_sample), _sums(profile, line_of_sample)
     columns = {
         # Steps between numbers that never fall, where most are small.
         "parentStep": np.diff(tree.parent),
         "function": shown_as[tree.function],
-        "lineFunction": line_keys >> 32,
-        "lineNumber": line_keys & 0xFFFF_FFFF,
+        **_line_places(profile, "line", line_function, line_keys & 0xFFFF_FFFF, row_of),
         **{f"node{name}": column for name, column in node.items()},
         **{f"line{name}": column for name, column in line.items()},
     }
@@ -246,6 +247,23 @@ def _code(
         }
         columns |= {"placeWaker": places.waker, **place_columns(places)}
     return columns, places
+
+
+def _line_places(profile: Profile, kind: str, function: I64 | I32, line: I64 | U32, row_of: I64) -> Columns:
+    """The columns that say where lines are, by the functions of lines.
+
+    ``File``, only where functions have lines of other files than they stand in: 0 for the same, else behind it the row
+    in the header's ``lineFiles``.
+    """
+    functions = profile.functions
+    whole = np.append(whole_functions(functions, profile.mapped_files), -1)
+    columns: Columns = {f"{kind}Function": row_of[whole[function]], f"{kind}Number": line}
+    if functions.whole is not None:
+        row_of_file = {file: row for row, file in enumerate(line_files(functions), 1)}
+        is_other = np.append(functions.whole != np.arange(len(functions.file)), False)
+        file = np.array([*(row_of_file.get(file, 0) for file in functions.file), 0])
+        columns[f"{kind}File"] = np.where(is_other, file, 0)[function]
+    return columns
 
 
 def _tree(profile: Profile, stacks: FrameStacks, processes: Processes) -> tuple[CallTree, I64]:
@@ -288,7 +306,7 @@ def _mean_weights(profile: Profile) -> list[float]:
     return [value if value > 0 else 1.0 for value in mean.tolist()]
 
 
-def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
+def _findings(profile: Profile, findings: Findings, row_of: I64) -> tuple[Header, Columns]:
     tables = {
         "program": findings.program,
         "self": findings.functions,
@@ -296,7 +314,7 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         "line": findings.lines,
     }
     columns: Columns = {"metricFunction": row_of[findings.function]}
-    columns |= {"metricLineFunction": row_of[findings.line_function], "metricLineNumber": findings.line}
+    columns |= _line_places(profile, "metricLine", findings.line_function, findings.line, row_of)
     metrics: dict[str, list[Header]] = {}
     for name, table in tables.items():
         kept = _columns_to_show(findings.catalog, table) if name == "line" else list(range(len(table.metrics)))

@@ -193,13 +193,14 @@ function linesOf(model, f) {
   if (!lines.some((each) => each.line)) return null;
   const most = 12;
   const top = model.share(lines[0].weight) + model.halfWidth(model.share(lines[0].weight));
-  const rows = lines.slice(0, most).map(({ line, weight, samples }) => {
+  const rows = lines.slice(0, most).map(({ line, file, weight, samples }) => {
+    const other = model.lineFile(file);
     const share = model.share(weight);
     return el("tr", { title: plural(samples, "sample") },
-      el("th", { scope: "row", class: "number" }, line ? String(line) : "?"),
+      el("th", { scope: "row", class: "number" }, line ? `${other && `${other}:`}${line}` : "?"),
       el("td", { class: "meter-cell" }, bar({ value: share, halfWidth: model.halfWidth(share), top })),
       el("td", { class: "number" }, showShare(share)),
-      findings ? el("td", {}, stageOneBar(findings, (metric) => findings.ofLine(f, line, metric), { isSmall: true })) : null);
+      findings ? el("td", {}, stageOneBar(findings, (metric) => findings.ofLine(f, file, line, metric), { isSmall: true })) : null);
   });
   const file = model.file(f);
   return el("section", { "aria-label": "Lines" },

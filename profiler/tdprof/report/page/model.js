@@ -353,7 +353,17 @@ class Model {
     return best;
   }
 
-  // {line, weight, samples} of a function's own lines, most first.
+  placeOfLine(row) {
+    const { lineNumber, lineFile } = this.columns;
+    return { line: lineNumber[row], file: lineFile ? lineFile[row] : 0 };
+  }
+
+  // The name of a line's source file; "" where it is the one that the function stands in.
+  lineFile(file) {
+    return file ? this.header.functions.lineFiles[file - 1].split("/").pop() || "?" : "";
+  }
+
+  // {line, file, weight, samples} of a function's own lines, most first.
   lines(f) {
     const { columns, event, times } = this;
     const found = [];
@@ -363,7 +373,7 @@ class Model {
       times.visit(event, times.span, (place, samples) => {
         const row = columns.placeLine[place];
         if (columns.lineFunction[row] !== f) return;
-        if (!rows.has(row)) rows.set(row, { line: columns.lineNumber[row], weight: 0, samples: 0 });
+        if (!rows.has(row)) rows.set(row, { ...this.placeOfLine(row), weight: 0, samples: 0 });
         rows.get(row).samples += samples;
         rows.get(row).weight += samples * weights[times.node[place]];
       });
@@ -373,7 +383,7 @@ class Model {
       row += columns.lineStep[i];
       if (columns.lineFunction[row] === f) {
         const weight = columns.lineCount[i] * columns.lineWeight[i] * this.events[event].weightOfSample;
-        found.push({ line: columns.lineNumber[row], weight, samples: columns.lineCount[i] });
+        found.push({ ...this.placeOfLine(row), weight, samples: columns.lineCount[i] });
       }
     }
     return found.sort((a, b) => b.weight - a.weight);
@@ -400,7 +410,9 @@ class Metrics {
       this.rowOf[f] = row;
     });
     this.lineRows = new Map();
-    columns.metricLineFunction.forEach((f, row) => this.lineRows.set(`${f}:${columns.metricLineNumber[row]}`, row));
+    columns.metricLineFunction.forEach((f, row) => {
+      this.lineRows.set(`${f}:${columns.metricLineFile?.[row] ?? 0}:${columns.metricLineNumber[row]}`, row);
+    });
   }
 
   title(name) {
@@ -436,8 +448,8 @@ class Metrics {
     return this.at(table, this.column(table, metric), this.rowOf[f], this.rows);
   }
 
-  ofLine(f, line, metric) {
-    const row = this.lineRows.get(`${f}:${line}`) ?? -1;
+  ofLine(f, file, line, metric) {
+    const row = this.lineRows.get(`${f}:${file}:${line}`) ?? -1;
     return this.at("line", this.column("line", metric), row, this.columns.metricLineFunction.length);
   }
 

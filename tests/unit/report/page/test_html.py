@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from builders.profiles import ProfileBuilder, example, hostile, profiles
+from builders.profiles import Frame, ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
 from builders.woken import woken, woken_as_loaded
 from tdprof.model.choices import Basis
@@ -71,6 +71,20 @@ def unpack(data: bytes) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
         planes = np.frombuffer(data, np.uint8, count * size, 4 + length + at).reshape(size, count)
         columns[name] = np.frombuffer(planes.T.tobytes(), TYPES[kind])
     return header, columns
+
+
+def test_lines_of_other_files_than_their_functions_have_these_beside_them() -> None:
+    body = Frame("loop", 2, "body.inc", own_file="loop.c")
+    profile = ProfileBuilder().add("main", body, count=3).add("main", Frame("loop", 2, "loop.c"), count=1).build()
+    header, columns = unpack(page_document(Page(profile)))
+    names, files = header["functions"]["names"], ["", *header["functions"]["lineFiles"]]
+    rows = np.add.accumulate(columns["lineStep"])
+    lines = [
+        (names[columns["lineFunction"][row]], files[columns["lineFile"][row]], int(columns["lineNumber"][row]), count)
+        for row, count in zip(rows.tolist(), columns["lineCount"].tolist(), strict=True)
+    ]
+    assert sorted(lines) == [("loop", "", 2, 1), ("loop", "body.inc", 2, 3)]
+    assert "lineFile" not in unpack(page_document(Page(example())))[1]
 
 
 def self_weights(profile: Profile) -> dict[tuple[int, str], float]:
