@@ -17,6 +17,7 @@ from tdprof.fleet.sources import UnreachableError, brought_here
 from tdprof.fleet.store import Store
 from tdprof.linux.heap import use_blocks_again
 from tdprof.model.choices import SymbolOptions
+from tdprof.native.library import load_native
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.text import printable
 from tdprof.values import dataclass
@@ -86,8 +87,9 @@ def roll_up_captures(sources: Sequence[str], options: str) -> bytes:
         ``OUTCOMES`` as an Arrow IPC stream. What cannot be read is named there.
 
     Raises:
-        TdprofError: the store cannot be written to, or where captures lie does not answer.
+        TdprofError: the store cannot be written to, where captures lie does not answer, or tdprof is not whole here.
     """
+    load_native()  # else it would be missed in the middle of a capture, which would be blamed
     chosen = WorkOptions(**json.loads(options))
     store = Store(chosen.store)
     _keep_blocks()

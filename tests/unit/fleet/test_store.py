@@ -1,11 +1,13 @@
 """A store: what goes in is counted once, the same bytes come out, and no capture can lead it elsewhere."""
 
+import ctypes
 import gc
 import json
 import os
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +21,7 @@ from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
 from tdprof.model.profile import Profile
+from tdprof.native.library import load_native
 from tdprof.pipeline.opened import OpenCapture
 
 HOSTILE = [
@@ -127,6 +130,27 @@ def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, capture
     make_host_capture(captures[1], "b", {"work": 61, "rest": 40})
     assert tdprof("fleet", "add", tmp_path / "store", captures[1]).status == 0
     assert tdprof("fleet", "check", tmp_path / "store").status == 0
+
+
+def test_a_library_of_another_version_is_no_captures_fault(
+    tmp_path: Path, captures: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declare(library: ctypes.CDLL) -> None:
+        library.tdprof_function_of_tomorrow.restype = None
+
+    place = tmp_path / "store"
+    load_native.cache_clear()
+    try:
+        if load_native() is None:
+            pytest.skip("the library is not built")
+        load_native.cache_clear()
+        monkeypatch.setattr("tdprof.native.library._HEADERS", (SimpleNamespace(declare=declare),))
+        with pytest.raises(TdprofError, match="of another version of tdprof") as caught:
+            add(place, *captures)
+    finally:
+        load_native.cache_clear()
+    assert caught.value.hint.startswith("pip install")
+    assert not Store(str(place)).rejections() and not list(Store(str(place)).stems())
 
 
 @pytest.mark.parametrize("table", ["symbols", "stacks", "processes"])
