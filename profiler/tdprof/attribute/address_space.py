@@ -242,6 +242,9 @@ class AddressSpaces:
         is_mapped = (segment >= 0) & (cut.border[segment] >> _HALF == space)
         is_mapped &= cut.first[segment + 1] > cut.first[segment]
         rows, segment = inside[is_mapped], segment[is_mapped]
+        if or_later and (time_ns == ANY_TIME).all():  # the last of each segment
+            found[rows] = cut.row[cut.first[segment + 1] - 1]
+            return found
         key = segment.astype(np.uint64) << _HALF | _rank(cut.time_ns, time_ns[rows])
         choice = np.searchsorted(cut.when, key, "right") - 1
         if or_later:

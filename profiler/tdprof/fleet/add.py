@@ -129,7 +129,7 @@ def _recording_of(source: str) -> str:
         raise
     except TdprofError:
         return ""
-    return recording_id(manifest, b"") if manifest.host.boot_id else ""
+    return recording_id(manifest, bytes) if manifest.host.boot_id else ""
 
 
 def _keep_one_of_each(store: Store) -> None:

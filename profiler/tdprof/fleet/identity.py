@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -81,16 +82,16 @@ def bounded(text: str) -> str:
     return f"{shown[: _LONGEST_TEXT - _DIGEST_CHARACTERS - 1]}…{digest(shown.encode())}"
 
 
-def recording_id(manifest: Manifest, content: bytes) -> str:
+def recording_id(manifest: Manifest, content: Callable[[], bytes]) -> str:
     """What identifies a recording, however often it is copied, archived or finished.
 
     Args:
-        content: something of what was recorded, where neither boot nor clock tell recordings apart.
+        content: makes something of what was recorded, asked for where neither boot nor clock tell recordings apart.
     """
     host = manifest.host
     moment = [manifest.start_realtime_ns, manifest.start_monotonic_ns]
     known = [host.hostname, host.boot_id, *moment]
-    return digest(json.dumps(known).encode(), b"" if host.boot_id else content)
+    return digest(json.dumps(known).encode(), b"" if host.boot_id else content())
 
 
 def recorded_date(manifest: Manifest) -> str:

@@ -73,8 +73,9 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     code, number_of = _number_functions(profile, find_hotspots(profile, with_hottest_lines=False))
     functions = _functions(profile, code)
     paths = _paths(profile, number_of)
-    content = _digest_of(table.drop_columns("recording") for table in (functions, paths))
-    recording = recording_id(manifest, content.encode())
+    recording = recording_id(
+        manifest, lambda: _digest_of(table.drop_columns("recording") for table in (functions, paths)).encode()
+    )
     latencies, no_spe = _latencies(capture)
     tables = {
         "recordings": _recordings(profile, manifest, code, effective, labels, lacks_spe=bool(no_spe)),
@@ -169,14 +170,14 @@ def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]
     table, paths = profile.functions, [*(bounded(file.path) for file in profile.mapped_files), ""]
     shown = functools.cache(bounded)  # most functions of a file share their source files
     builds = [*(bounded(file.build_id) for file in profile.mapped_files), ""]
-    keys = []
-    for function in hotspots.function[chosen].tolist():
+    keys, functions, file_of = [], hotspots.function[chosen].tolist(), table.mapped_file.tolist()
+    for function in functions:
         if function < 0:
             keys.append(("", NO_STACK, "", ""))
             continue
-        file = int(table.mapped_file[function])
+        file = file_of[function]
         keys.append((paths[file], bounded(table.name[function]), shown(table.file[function]), builds[file]))
-    order = sorted(range(len(keys)), key=lambda row: (keys[row], int(hotspots.function[row])))
+    order = sorted(range(len(keys)), key=lambda row: (keys[row], functions[row]))
     row = chosen[order].astype(np.int64)
     function = hotspots.function[row]
     number = np.full(len(table.name) + 1, len(row), np.int32)
@@ -188,7 +189,8 @@ def _functions(profile: Profile, code: _Code) -> pa.Table:
     """The functions' roll-up; its recording is filled in later."""
     kernel = {number for number, file in enumerate(profile.mapped_files) if file.kind in _KERNEL}
     table, ids = profile.functions, code.function.tolist()
-    is_kernel = np.array([each >= 0 and int(table.mapped_file[each]) in kernel for each in ids], bool)
+    file_of = table.mapped_file.tolist()
+    is_kernel = np.array([each >= 0 and file_of[each] in kernel for each in ids], bool)
     linkage = [NO_STACK] * len(ids)
     for row, each in enumerate(ids):
         if each >= 0:

@@ -81,11 +81,17 @@ class SavedSymbols:
         rows = self._rows_of(file)
         if not len(rows):
             return nothing
-        part = self._table.take(pa.array(rows))
+        part = self._part(rows)
         saved_offsets, saved = part["file_offset"].to_numpy(), _to_locations(part)
         at = np.minimum(np.searchsorted(saved_offsets, file_offsets), len(saved_offsets) - 1)
         found = np.flatnonzero(saved_offsets[at] == file_offsets)
         return combine_locations(nothing, found, saved, at[found])
+
+    def _part(self, rows: I64) -> pa.Table:
+        """Some rows of the table, which are not copied where they stand in that order one behind the other."""
+        if (np.diff(rows) == 1).all():
+            return self._table.slice(int(rows[0]), len(rows))
+        return self._table.take(pa.array(rows))
 
     def _rows_of(self, file: MappedFile) -> I64:
         """The rows of a file, by offset."""
