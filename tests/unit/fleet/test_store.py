@@ -150,7 +150,7 @@ def test_a_library_of_another_version_is_no_captures_fault(
     finally:
         load_native.cache_clear()
     assert caught.value.hint.startswith("pip install")
-    assert not Store(str(place)).rejections() and not list(Store(str(place)).stems())
+    assert not Store(str(place)).rejections()
 
 
 @pytest.mark.parametrize("table", ["symbols", "stacks", "processes"])
