@@ -178,6 +178,7 @@ class CodeHeaps:
         again: deque[tuple[float, _Question]] = deque()  # when, ascending: one that is not ready holds up no other
         with contextlib.closing(self._memory):
             while True:
+                question: _Question | None
                 try:
                     item = self._waiting.get(timeout=max(0.0, again[0][0] - time.monotonic()) if again else None)
                 except queue.Empty:
@@ -185,15 +186,15 @@ class CodeHeaps:
                 else:
                     if item is None:
                         return
-                    opened = _opened(*item)
-                    if opened is None:
+                    question = _opened(*item)
+                    if question is None:
                         self._note_tried(item[0].pid)
                         continue
-                    question = opened
                 if self._is_to_be_tried_again(question) and len(again) < _MOST_WAITING:
                     again.append((time.monotonic() + _AGAIN_S, question))
                 else:
                     self._note_tried(question.library.pid)
+                del question  # with all that a JVM says of itself, until the next one comes
 
     def _is_to_be_tried_again(self, question: _Question) -> bool:
         question.tries += 1

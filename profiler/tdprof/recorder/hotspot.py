@@ -39,6 +39,31 @@ _TYPE_OFFSETS = {
     b"gHotSpotVMTypeEntrySizeOffset": 32,
     _TYPE_STRIDE: _TYPE_ROW.size,
 }
+# Structures of which anything is asked: a JVM describes hundreds, which would stay in memory while it runs.
+_STRUCTURES = frozenset(
+    [
+        "AbstractInterpreter",
+        "Abstract_VM_Version",
+        "CodeBlob",
+        "CodeCache",
+        "CodeHeap",
+        "CompiledMethod",
+        "ConstMethod",
+        "ConstantPool",
+        "GenericGrowableArray",
+        "GrowableArray<int>",
+        "GrowableArrayBase",
+        "HeapBlock::Header",
+        "JVMFlag",
+        "Klass",
+        "Method",
+        "StubQueue",
+        "StubRoutines",
+        "Symbol",
+        "VirtualSpace",
+        "nmethod",
+    ]
+)
 _MOST_ROWS = 4096  # versions have some 600 to 2,500
 _ROWS_AT_ONCE = 64
 _NAME_BYTES = 64
@@ -189,7 +214,7 @@ class HotSpot:
     def _layout(self) -> HeapLayout:
         """What is the same for all heaps."""
         complete = self.field("CodeBlob", "_frame_complete_offset")
-        is_address = ("CodeBlob", "_code_begin") in self._fields
+        is_address = self.has("CodeBlob", "_code_begin")
         return HeapLayout(
             # A HeapBlock is its header, in whole words, of which this is the last member.
             header_bytes=(self.offset("HeapBlock::Header", "_used") + 8) & ~7,
@@ -202,7 +227,7 @@ class HotSpot:
 
     def _array_length(self) -> int:
         """Of a growable array; its base had another name up to JDK 15."""
-        is_new = ("GrowableArrayBase", "_len") in self._fields
+        is_new = self.has("GrowableArrayBase", "_len")
         return self.offset("GrowableArrayBase" if is_new else "GenericGrowableArray", "_len")
 
     def _rows(self, table: bytes, offsets: Mapping[bytes, int], row: struct.Struct) -> Iterator[tuple[int, ...]]:
@@ -224,19 +249,22 @@ class HotSpot:
         raise NotKnownError
 
     def _described(self) -> dict[tuple[str, str], Field]:
-        """All fields that the JVM tells of, by type and name."""
+        """The fields of `_STRUCTURES` that the JVM tells of, by type and name."""
         texts: dict[int, str] = {}
         fields: dict[tuple[str, str], Field] = {}
         for row in self._rows(_FIELDS, _ROW_OFFSETS, _ROW):
-            type_, field, of = (self._text(address, texts) for address in row[:3])
-            fields[type_, field] = Field(of, row[5], row[6])
+            type_ = self._text(row[0], texts)
+            if type_ in _STRUCTURES:
+                field, of = (self._text(address, texts) for address in row[1:3])
+                fields[type_, field] = Field(of, row[5], row[6])
         return fields
 
     @functools.cached_property
     def _sizes(self) -> dict[str, int]:
-        """The bytes of all structures that the JVM tells of."""
+        """The bytes of `_STRUCTURES` that the JVM tells of."""
         texts: dict[int, str] = {}
-        return {self._text(row[0], texts): row[6] for row in self._rows(_TYPES, _TYPE_OFFSETS, _TYPE_ROW)}
+        sizes = {self._text(row[0], texts): row[6] for row in self._rows(_TYPES, _TYPE_OFFSETS, _TYPE_ROW)}
+        return {type_: size for type_, size in sizes.items() if type_ in _STRUCTURES}
 
     def _text(self, address: int, known: dict[int, str]) -> str:
         """A text among the file's constants, cut where it is longer than any that matters."""
@@ -251,6 +279,7 @@ class HotSpot:
 
     def has(self, type_: str, name: str) -> bool:
         """Whether the JVM tells of a field."""
+        assert type_ in _STRUCTURES
         return (type_, name) in self._fields
 
     def field(self, type_: str, name: str) -> Field:
@@ -259,7 +288,7 @@ class HotSpot:
         Raises:
             NotKnownError: nothing, or nothing that can be.
         """
-        field = self._fields.get((type_, name))
+        field = self._fields.get((type_, name)) if self.has(type_, name) else None
         if field is None or field.offset >= _MOST_OFFSET:
             raise NotKnownError
         return field

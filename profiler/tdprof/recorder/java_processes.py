@@ -166,6 +166,7 @@ class JavaProcesses:
             self._reasons[str(error)].add(pid)
             return
         except ProcessLookupError:
+            self._code.pop(pid, None)  # one segment may see very many
             if pid not in self._asked:
                 self._reasons["it ended before it could be asked (record --perf-maps -- CMD)"].add(pid)
             return

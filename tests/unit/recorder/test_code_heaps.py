@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,10 +42,14 @@ class Jvm:
 
 
 def look(
-    monkeypatch: pytest.MonkeyPatch, jvm: Jvm, again_s: float = 0.001, begin: Callable[[], object] = lambda: None
+    monkeypatch: pytest.MonkeyPatch,
+    jvm: Jvm,
+    again_s: float = 0.001,
+    begin: Callable[[], object] = lambda: None,
+    make: Callable[..., Jvm] | None = None,
 ) -> CodeHeaps:
     monkeypatch.setattr(HotSpotLibrary, "of", lambda elf: HotSpotLibrary(elf.content, (), {}))
-    monkeypatch.setattr(code_heaps, "HotSpot", lambda library, shift, read: jvm)
+    monkeypatch.setattr(code_heaps, "HotSpot", make or (lambda library, shift, read: jvm))
     monkeypatch.setattr(code_heaps, "map_element", jvm.set_element)
     monkeypatch.setattr(code_heaps, "_AGAIN_S", again_s)
     heaps = CodeHeaps(MAP_FD, begin)
@@ -67,6 +72,21 @@ def test_heaps_take_the_place_of_memory_without_a_file(monkeypatch: pytest.Monke
         FILE,
     ]
     assert heaps.put_in(6, [FILE]) == [FILE]
+    heaps.close()
+
+
+def test_nothing_stays_of_a_jvm_that_was_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = weakref.WeakSet[Jvm]()
+
+    def say(*_: object) -> Jvm:
+        new = Jvm((0x1000, 0x5000))
+        said.add(new)
+        return new
+
+    jvm = Jvm()
+    heaps = look(monkeypatch, jvm, make=say)
+    wait_until(lambda: heaps.take_found() == {5})
+    wait_until(lambda: not said)
     heaps.close()
 
 

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -278,6 +279,37 @@ def test_one_that_does_not_answer_is_no_matter_of_rights(tmp_path: Path, monkeyp
         java.found(os.getpid())
         (note,) = java.finish()
     assert note == f"Java code of process {os.getpid()} may have no names: its memory did not answer"
+
+
+def test_nothing_stays_of_what_one_said_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Said:
+        header = JavaHeader(0, False)
+
+        def more(self) -> Iterator[bytes]:
+            return iter(())
+
+    said = weakref.WeakSet[Said]()
+
+    def say(pid: int, memory: object) -> Said:
+        new = Said()
+        said.add(new)
+        return new
+
+    @contextlib.contextmanager
+    def answer_once(pid: int, patience_s: float) -> Iterator[None]:
+        if said:
+            raise ProcessLookupError
+        yield
+
+    monkeypatch.setattr(java_processes, "compiled_code", say)
+    monkeypatch.setattr(java_processes, "perf_map", answer_once)
+    monkeypatch.setattr(java_processes, "save_run_time_code", lambda *_, **__: [])
+    monkeypatch.setattr(java_processes, "_FIRST_S", 0.01)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(os.getpid())
+        wait_until(lambda: java._asked and not said)  # asked, and found to have ended
+        java.finish()
 
 
 class _Asked:
