@@ -73,6 +73,7 @@ RUNTIMES = (
         "php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing -d opcache.jit_debug=0x10",
         re.compile(r"opcache\.jit_debug"),
     ),
+    Runtime("PyPy", False, re.compile(r"pypy3?[.\d]*|libpypy[.\d]*-c\.so"), ""),
     Runtime("Perl", False, re.compile(r"perl[.\d]*|libperl\.so.*"), ""),
     Runtime(
         "Lua", False, re.compile(r"luajit[-.\w]*|libluajit[-.\w]*\.so.*"), "a LuaJIT built with -DLUAJIT_USE_PERFTOOLS"

@@ -201,7 +201,7 @@ def _hidden(profile: Profile) -> Iterator[str]:
 
 def _how_to_name(profile: Profile) -> str:
     """What makes the runtimes that were seen write a perf map."""
-    ways = [runtime.to_write_a_map for runtime in runtimes_without_map(profile)]
+    ways = [each.to_write_a_map or f"{each.language} writes none" for each in runtimes_without_map(profile)]
     return f" ({'; '.join(ways or ['let its runtime write one: docs/symbols.md'])})"
 
 

@@ -58,6 +58,9 @@ def test_doctor_names_runtimes_and_what_they_lack(tmp_path: Path) -> None:
     process(tmp_path, 2, "/usr/bin/python3.11", "python3")
     assert check_runtimes(Machine(tmp_path)).detail == "running: JavaScript (1 process), Python (1 process)"
     assert check_runtimes(Machine(tmp_path)).status is CheckStatus.OK
+    process(tmp_path, 6, "/usr/lib/x86_64-linux-gnu/libpypy3.9-c.so", "pypy3")
+    detail = check_runtimes(Machine(tmp_path)).detail
+    assert detail.endswith("PyPy (1 process); nothing names the functions of PyPy programs")
     process(tmp_path, 3, "/usr/bin/node", "node\0app.js")
     process(tmp_path, 4, "/jvm/lib/server/libjvm.so", "java", "JAVA_TOOL_OPTIONS=-XX:+PreserveFramePointer")
     process(tmp_path, 5, "/jvm/lib/server/libjvm.so", "java")

@@ -40,7 +40,9 @@ def check_runtimes(machine: Machine) -> Check:
                 if runtime.given and not runtime.given.search(given.decode(errors="replace")):
                     lacking[runtime].append(pid)
     found = few([f"{each.language} ({plural(len(pids), 'process', 'es')})" for each, pids in running.items()])
-    unknown = f"; {plural(silent, 'process', 'es')} did not answer" if silent else ""
+    nameless = [each.language for each in running if not each.to_write_a_map]
+    unknown = f"; nothing names the functions of {' and '.join(nameless)} programs" * bool(nameless)
+    unknown += f"; {plural(silent, 'process', 'es')} did not answer" if silent else ""
     if not lacking:
         said = f"running: {found}" if running else "no program of a known one runs"
         return Check("runtimes", CheckStatus.OK, said + unknown)
