@@ -177,8 +177,13 @@ def source_codes(batch: RecordBatch, encoding: Encoding | None) -> tuple[NDArray
     is known; otherwise its events say what they can.
     """
     is_load = (batch["op_class"] == _MEMORY_CLASS) & ((batch["op"].view(np.uint8) & _STORE) == 0)
-    codes = source_of_events()[event_index(batch["events"].view(np.uint64))]
+    codes = np.full(len(batch), _NOT_TOLD, np.int16)
+    untold = is_load
     if encoding is not None:
         values: NDArray[np.uint16] = batch["data_source"].view(np.uint16)
-        codes = np.where(batch.has(Kind.SOURCE) & (values < _VALUES), values.astype(np.int16) + _FIRST_VALUE, codes)
-    return np.where(is_load, codes, np.int16(_NOT_TOLD)), is_load
+        is_told = is_load & batch.has(Kind.SOURCE) & (values < _VALUES)
+        codes = np.where(is_told, values.astype(np.int16) + np.int16(_FIRST_VALUE), codes)
+        untold = is_load & ~is_told
+    rows = np.flatnonzero(untold)  # few, or all loads: to look at events takes several times as long as all else
+    codes[rows] = source_of_events()[event_index(batch["events"].view(np.uint64)[rows])]
+    return codes, is_load
