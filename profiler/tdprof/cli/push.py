@@ -3,11 +3,13 @@
 import gzip
 import io
 import os
+import queue
 import re
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from tdprof.export.push import PushRequest, PushTarget
 
 TOKEN_VARIABLE = "TDPROF_PUSH_TOKEN"
-_TIMEOUT_S = 60
+_TIMEOUT_S = 60  # without a word
+_WHOLE_S = 180.0  # for a whole answer
 _ATTEMPTS = 4
 _LONGEST_WAIT_S = 60.0
 _MOST_ANSWER_BYTES = 1 << 16
@@ -57,9 +60,14 @@ def command(
 
     kind, address = parse_target(target)
     headers = _headers(address, tenant)
-    for source in [find_input(capture) for capture in captures]:
-        with waiting(f"sending {source.path}"):
-            _send(kind, address, _request(kind, source, given, symbols), headers)
+    for sent, source in enumerate([find_input(capture) for capture in captures]):
+        try:
+            with waiting(f"sending {source.path}"):
+                _send(kind, address, _request(kind, source, given, symbols), headers)
+        except TdprofError as error:
+            told = f"; {sent} of {len(captures)} profiles were sent, {source.path} is the first that was not"
+            message = error.message + (told if len(captures) > 1 else "")
+            raise TdprofError(message, hint=error.hint, status=error.status) from error
     if kind.is_experimental:
         say("tdprof: note: OTLP's profiles are no stable protocol yet: look whether the server has what was sent")
     say(f"tdprof: {plural(len(captures), 'profile', 's')} sent to {printable(address)}")
@@ -127,22 +135,63 @@ def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Map
     opener = urllib.request.build_opener(*handlers)
     url = f"{address}{request.path}"
     message = urllib.request.Request(url, request.body, {**headers, **request.headers}, method="POST")
-    for attempt in range(_ATTEMPTS):
+
+    def ask() -> _Answer:
         try:
             with opener.open(message, timeout=_TIMEOUT_S) as answer:
-                words = kind.failure(dict(answer.headers), answer.read(_MOST_ANSWER_BYTES))
-            if words:
-                raise TdprofError(f"{address} did not take the profile: {printable(words)[:500]}")
-            return
+                return _Answer(answer.status, answer.reason, dict(answer.headers), answer.read(_MOST_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
-            words = error.read(_MOST_ANSWER_BYTES).decode("utf-8", "replace").strip()
-            if error.code not in _AGAIN or attempt == _ATTEMPTS - 1:
-                told = f"{error.code} {error.reason}{f': {words}' if words else ''}"
-                raise TdprofError(f"{address} did not take the profile: {printable(told)[:500]}") from error
-            time.sleep(_patience(error.headers.get("Retry-After"), attempt))
+            with error:
+                return _Answer(error.code, error.reason, dict(error.headers), error.read(_MOST_ANSWER_BYTES))
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            answer = _within(_WHOLE_S, ask)
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise TdprofError(f"cannot send to {address}: {reason}", hint="is the server there?") from error
+        if answer.status not in _AGAIN or attempt == _ATTEMPTS - 1:
+            break
+        time.sleep(_patience(answer.headers.get("Retry-After"), attempt))
+    if not 200 <= answer.status < 300:
+        words = answer.body.decode("utf-8", "replace").strip()
+        words = f"{answer.status} {answer.reason}{f': {words}' if words else ''}"
+    else:
+        words = kind.failure(answer.headers, answer.body)
+    if words:
+        raise TdprofError(f"{address} did not take the profile: {printable(words)[:500]}")
+
+
+class _Answer(NamedTuple):
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def _within(seconds: float, ask: Callable[[], _Answer]) -> _Answer:
+    """An answer that is whole by then: a server that sends a byte now and then would else be waited for without end.
+
+    Raises:
+        TimeoutError: it is not.
+        OSError, ValueError, http.client.HTTPException: there is none.
+    """
+    done: queue.SimpleQueue[_Answer | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(ask())
+        except Exception as error:  # whatever it is, who waits raises it
+            done.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        result = done.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _patience(told: str | None, attempt: int) -> float:

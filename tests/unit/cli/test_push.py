@@ -1,8 +1,10 @@
 """What is pushed, as servers read it: by the messages that Pyroscope and Parca publish, built here by hand."""
 
 import base64
+import contextlib
 import gzip
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -289,6 +291,42 @@ def test_a_busy_server_is_asked_again_and_another_one_is_not(server: Server, cap
     assert "\x1b" not in ran.error.message
     server.answers = [(429, {}, b"never")]
     assert "never" in tdprof("push", capture, "--to", to).error.message
+
+
+SILENT = b""
+STUCK = b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\n"  # and nothing of the nine bytes
+SLOW = b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000  # a byte now and then
+
+
+@pytest.mark.parametrize("said", [SILENT, STUCK, SLOW], ids=["silent", "stuck", "slow"])
+def test_who_takes_it_and_never_answers_is_not_waited_for(
+    said: bytes, capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "_TIMEOUT_S", 60 if said == SLOW else 0.2)
+    monkeypatch.setattr(push, "_WHOLE_S", 1.0 if said == SLOW else 60.0)
+    other = make_host_capture(tmp_path / "b.capture", "web-2", {"work": 60})
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                first = len(said) if said != SLOW else 0
+                connection.sendall(said[:first])
+                for at in range(first, len(said)):
+                    connection.sendall(said[at : at + 1])
+                    if over.wait(0.05):
+                        return
+                over.wait()
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        ran = tdprof("push", capture, other, "--to", f"pyroscope+http://127.0.0.1:{listener.getsockname()[1]}")
+        over.set()
+        thread.join()
+    assert ran.status == 1
+    assert "cannot send to http://127.0.0.1" in ran.error.message
+    assert f"0 of 2 profiles were sent, {capture} is the first that was not" in ran.error.message
 
 
 def test_nothing_follows_a_redirect_and_a_token_goes_nowhere_else(
