@@ -138,7 +138,7 @@ struct unwind_state {
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       15
+#define UNWIND_VERSION       16
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

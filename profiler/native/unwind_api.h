@@ -30,9 +30,10 @@ enum unwind_stretch_kind {
 
 struct unwind_input {
 	struct unwind_section eh_frame;
-	struct unwind_section debug_frame; /* fills what .eh_frame leaves open */
-	struct unwind_section gopclntab;   /* the same for Go's code */
-	struct unwind_section symbols;     /* rows of Elf64_Sym: where functions begin that nothing else tells of */
+	struct unwind_section eh_frame_hdr; /* has where each of its functions begins; may be empty */
+	struct unwind_section debug_frame;  /* fills what .eh_frame leaves open */
+	struct unwind_section gopclntab;    /* the same for Go's code */
+	struct unwind_section symbols;      /* rows of Elf64_Sym: where functions begin that nothing else tells of */
 	/* Fills `code` with what lies at an ELF address; not 0: it cannot be read. NULL: no code is looked into. */
 	int (*read_code)(uint64_t address, uint8_t *code, uint64_t size);
 	uint64_t text_address;                  /* what Go's table counts from, where it does not say */

@@ -121,7 +121,8 @@ struct cie {
 	uint64_t offset; /* in its section */
 	uint64_t code_align;
 	int64_t data_align;
-	uint8_t encoding; /* of an FDE's addresses */
+	uint8_t encoding;        /* of an FDE's addresses */
+	uint8_t augmented_bytes; /* of an FDE's augmentation */
 	bool is_augmented, is_signal, is_bad;
 	struct frame_row initial;
 };

@@ -13,9 +13,14 @@ enum {
 	DW_EH_PE_sdata4 = 0x0b,
 	DW_EH_PE_sdata8 = 0x0c,
 	DW_EH_PE_pcrel = 0x10,
+	DW_EH_PE_datarel = 0x30,
 	DW_EH_PE_application = 0x70, /* mask */
 	DW_EH_PE_indirect = 0x80,
 	DW_EH_PE_omit = 0xff,
+
+	SEARCH_ROW_BYTES = 8, /* where a function begins, and its FDE */
+
+	ANY_SIZE = 0xff, /* of an FDE's augmentation */
 
 	RADIX_BITS = 11,
 	RADIX_PASSES = 3, /* of a place's 32 bits */
@@ -46,6 +51,23 @@ uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address)
 	return value;
 }
 
+/* Of an encoded pointer; 0 where there is none. */
+static uint8_t size_of_pointer(uint8_t encoding)
+{
+	if (encoding == DW_EH_PE_omit)
+		return 0;
+	switch (encoding & 0x0f) {
+	case DW_EH_PE_absptr:
+	case DW_EH_PE_udata8:
+	case DW_EH_PE_sdata8: return 8;
+	case DW_EH_PE_udata4:
+	case DW_EH_PE_sdata4: return 4;
+	case DW_EH_PE_udata2:
+	case DW_EH_PE_sdata2: return 2;
+	default: return ANY_SIZE;
+	}
+}
+
 /* One entry: its bytes behind the length, and where they begin. */
 struct piece {
 	struct cursor c;
@@ -61,6 +83,10 @@ struct reader {
 	enum entry_kind kind;
 	uint32_t first_cie; /* of this section in the entries' list */
 	uint32_t last_cie;  /* used last */
+	/* The search table of .eh_frame_hdr, by address; the row that was found last. */
+	const uint8_t *rows;
+	uint32_t row_count, last_row;
+	uint64_t header_address;
 };
 
 static uint64_t offset_in(const struct reader *reader, const struct cursor *c)
@@ -105,6 +131,58 @@ static bool is_cie(const struct reader *reader, const struct piece *piece)
 	return piece->id == (piece->is_wide ? UINT64_MAX : UINT32_MAX);
 }
 
+/* .eh_frame_hdr as linkers write it (LSB 10.6.2); of other forms nothing is asked. */
+static void open_search_table(struct reader *reader, const struct unwind_section *header)
+{
+	enum { FORM_BYTES = 4, ROWS_AT = 12 };
+	static const uint8_t form[FORM_BYTES] = { 1, DW_EH_PE_pcrel | DW_EH_PE_sdata4, DW_EH_PE_udata4,
+		                                  DW_EH_PE_datarel | DW_EH_PE_sdata4 };
+
+	if (header->size < ROWS_AT || memcmp(header->data, form, FORM_BYTES) != 0)
+		return;
+	struct cursor c = cursor_over(header->data, header->size, ROWS_AT - 4);
+	uint32_t count = read_u32(&c);
+
+	if (count > (header->size - ROWS_AT) / SEARCH_ROW_BYTES)
+		return;
+	reader->rows = c.at;
+	reader->row_count = count;
+	reader->header_address = header->address;
+}
+
+static uint64_t start_in_row(const struct reader *reader, uint32_t row)
+{
+	int32_t distance;
+
+	memcpy(&distance, reader->rows + (uint64_t)row * SEARCH_ROW_BYTES, sizeof(distance));
+	return reader->header_address + (uint64_t)(int64_t)distance;
+}
+
+/* Whether the search table has a function's start, if there is one; they mostly come in its order. */
+static bool is_in_search_table(struct reader *reader, uint64_t start)
+{
+	uint32_t low = 0, high = reader->row_count;
+
+	if (!reader->rows)
+		return true;
+	for (uint32_t row = reader->last_row; row < high && row < reader->last_row + 2; row++) {
+		if (start_in_row(reader, row) == start) {
+			reader->last_row = row;
+			return true;
+		}
+	}
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (start_in_row(reader, middle) < start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	reader->last_row = low;
+	return low < reader->row_count && start_in_row(reader, low) == start;
+}
+
 /* What the letters of the augmentation say; false if one is unknown, so that the rest cannot be read. */
 static bool read_augmentation(struct reader *reader, struct cie *cie, struct cursor *c, const char *letters)
 {
@@ -129,14 +207,14 @@ static bool read_augmentation(struct reader *reader, struct cie *cie, struct cur
 			read_pointer(&data, encoding & ~(DW_EH_PE_indirect | DW_EH_PE_application),
 			             reader->section->address);
 			break;
-		case 'L': read_u8(&data); break;
+		case 'L': cie->augmented_bytes = size_of_pointer(read_u8(&data)); break;
 		case 'S': cie->is_signal = true; break;
 		case 'B': /* aarch64: signed with key B */
 		case 'G': /* aarch64: memory tagging */ break;
 		default: return false;
 		}
 	}
-	return !data.bad;
+	return !data.bad && data.at == data.end;
 }
 
 static void read_cie(struct reader *reader, struct piece *piece)
@@ -202,9 +280,11 @@ static void read_fde(struct reader *reader, struct piece *piece)
 	uint64_t start = read_pointer(c, cie->encoding, reader->section->address + offset_in(reader, c));
 	uint64_t size = read_pointer(c, cie->encoding & 0x0f, 0);
 
-	if (cie->is_augmented)
-		cursor_skip(c, read_uleb(c));
-	if (c->bad) {
+	uint64_t augmented = cie->is_augmented ? read_uleb(c) : 0;
+
+	cursor_skip(c, augmented);
+	if (c->bad || (cie->is_augmented && cie->augmented_bytes != ANY_SIZE && augmented != cie->augmented_bytes) ||
+	    (size && !is_in_search_table(reader, start))) {
 		entries->bad++;
 		return;
 	}
@@ -222,13 +302,21 @@ static void read_fde(struct reader *reader, struct piece *piece)
 void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
                   enum entry_kind kind)
 {
-	struct reader reader = { entries, table, section, kind, entries->cies.count, entries->cies.count };
+	struct reader reader = { .entries = entries,
+		                 .table = table,
+		                 .section = section,
+		                 .kind = kind,
+		                 .first_cie = entries->cies.count,
+		                 .last_cie = entries->cies.count };
 	uint32_t fdes_before = entries->fdes.count, bad_before = entries->bad;
 	struct piece piece;
 
 	if (!section->size)
 		return;
 	struct cursor c = cursor_over(section->data, section->size, 0);
+
+	if (kind == ENTRY_EH_FRAME)
+		open_search_table(&reader, &table->input->eh_frame_hdr);
 
 	/* .debug_frame's FDEs may stand before their CIEs. */
 	for (int pass = kind == ENTRY_DEBUG_FRAME ? 0 : 1; pass < 2; pass++) {

@@ -45,6 +45,7 @@ struct run {
 	bool is_known;
 	struct frame_row remembered[MOST_REMEMBERED];
 	unsigned depth;
+	uint8_t last;               /* instruction */
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
 	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
@@ -170,6 +171,8 @@ static bool advance_by(struct run *run, uint64_t delta)
 {
 	uint64_t bytes;
 
+	if (run->is_whole && delta == 0)
+		return false;
 	return !__builtin_mul_overflow(delta, run->cie->code_align, &bytes) && bytes <= UINT64_MAX >> 2 &&
 	       advance(run, run->place + bytes);
 }
@@ -270,7 +273,12 @@ static bool run_cfa(struct run *run, uint8_t op)
 		number = read_uleb(c);
 		define_cfa(run, number, factored(run, read_sleb(c)));
 		return true;
-	case DW_CFA_def_cfa_register: define_cfa(run, read_uleb(c), run->row.cfa_offset); return true;
+	case DW_CFA_def_cfa_register:
+		number = read_uleb(c);
+		if (run->is_whole && run->row.cfa == UNWIND_NONE && number == run->row.cfa_register)
+			return false;
+		define_cfa(run, number, run->row.cfa_offset);
+		return true;
 	case DW_CFA_def_cfa_offset: define_cfa(run, run->row.cfa_register, (int64_t)read_uleb(c)); return true;
 	case DW_CFA_def_cfa_offset_sf: define_cfa(run, run->row.cfa_register, factored(run, read_sleb(c))); return true;
 	case DW_CFA_def_cfa_expression:
@@ -319,11 +327,29 @@ static bool run_instruction(struct run *run)
 	}
 }
 
+static bool is_advance(uint8_t op)
+{
+	return (op & 0xc0) == DW_CFA_advance_loc || (op >= DW_CFA_advance_loc1 && op <= DW_CFA_advance_loc4);
+}
+
+/* Whether an assembler may write an instruction behind the last one: what does nothing is padding at the end, and no
+ * place or state is left without anything said of it. */
+static bool may_follow(uint8_t last, uint8_t op)
+{
+	return !(last == DW_CFA_nop && op != DW_CFA_nop) && !(is_advance(last) && is_advance(op)) &&
+	       !(last == DW_CFA_remember_state && op == DW_CFA_restore_state);
+}
+
 static bool run_all(struct run *run)
 {
-	while (cursor_left(&run->c))
-		if (!run_instruction(run) || run->c.bad)
+	run->last = DW_CFA_restore; /* anything may follow */
+	while (cursor_left(&run->c)) {
+		uint8_t op = *run->c.at;
+
+		if ((run->is_whole && !may_follow(run->last, op)) || !run_instruction(run) || run->c.bad)
 			return false;
+		run->last = op;
+	}
 	return true;
 }
 

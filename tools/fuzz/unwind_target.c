@@ -39,8 +39,8 @@ static int read_code(uint64_t address, uint8_t *code, uint64_t size)
 	return address % 16 == 15;
 }
 
-/* Input: two bytes that say where the sections end and which machine, then the sections. Each is copied to memory of
- * exactly its size, so that reading one byte too far is seen. */
+/* Input: two bytes that say which section it is, which machine and where the search table begins, then the section.
+ * It is copied to memory of exactly its size, so that reading one byte too far is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct unwind_segment segments[] = { { TEXT, 0x1000, 0x2000, 0 }, { 0x500010, 0x4010, 0x800, 0 } };
@@ -57,6 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unsigned which = data[0] % 3;
 
 	input.machine = data[1] & 1 ? 183 : 62;
+	size_t table_at = data[1] / 2 * 8; /* of functions, among the sections */
+
 	data += 2;
 	size -= 2;
 
@@ -66,6 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	code_bytes = copy;
 	code_size = size;
 	input.symbols = (struct unwind_section){ copy, size, 0 };
+	size_t header_at = table_at < size ? table_at : size;
+
+	input.eh_frame_hdr = (struct unwind_section){ copy + header_at, size - header_at, TEXT };
 	struct unwind_section *section = which == 0   ? &input.eh_frame
 	                                 : which == 1 ? &input.debug_frame
 	                                              : &input.gopclntab;

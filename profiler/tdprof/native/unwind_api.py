@@ -88,6 +88,7 @@ class _Input(ctypes.Structure):
 
     _fields_ = (
         ("eh_frame", _Section),
+        ("eh_frame_hdr", _Section),
         ("debug_frame", _Section),
         ("gopclntab", _Section),
         ("symbols", _Section),
@@ -191,6 +192,7 @@ class TableInput:
         machine: ``e_machine``.
         segments: the executable ones, by address.
         eh_frame, debug_frame, gopclntab: call-frame information and Go's table; empty where there is none.
+        eh_frame_hdr: has where each function of ``eh_frame`` begins.
         text_address: ELF address that Go's table counts from, where it does not say.
         symbols: the symbol table, which says where functions begin that nothing else tells of.
         read_code: the bytes at an ELF address, so many; fewer, and they are not looked into.
@@ -201,6 +203,7 @@ class TableInput:
     machine: int
     segments: Sequence[Segment]
     eh_frame: Section = Section()
+    eh_frame_hdr: Section = Section()
     debug_frame: Section = Section()
     gopclntab: Section = Section()
     symbols: Section = Section()
@@ -221,6 +224,7 @@ def build_table(source: TableInput) -> bytes | None:
     stretches = (Stretch * len(source.stretches))(*source.stretches)
     given = _Input(
         eh_frame=_section(source.eh_frame, alive),
+        eh_frame_hdr=_section(source.eh_frame_hdr, alive),
         debug_frame=_section(source.debug_frame, alive),
         gopclntab=_section(source.gopclntab, alive),
         symbols=_section(source.symbols, alive),

@@ -110,6 +110,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         machine=elf.machine,
         segments=_segments(elf),
         eh_frame=_section(elf, elf.section(".eh_frame")),
+        eh_frame_hdr=_section(elf, elf.section(".eh_frame_hdr")),
         debug_frame=_section(frame_file, own_frame or _debug_frame(frame_file)),
         gopclntab=_section(elf, go),
         symbols=symbols,

@@ -233,6 +233,15 @@ BAD_PROGRAMS = {
     "behind the function's end": b"\x02\x1f",
     "remembered, never restored": b"\x0a",
 }
+# Of debug data they are believed.
+UNWRITTEN_PROGRAMS = {
+    "an advance by nothing": b"\x42\x0e\x10\x40\x0e\x18",
+    "an advance by nothing, in a byte": b"\x42\x0e\x10\x02\0\x0e\x18",
+    "two advances": b"\x42\x0e\x10\x42\x42\x0e\x18",
+    "padding before an instruction": b"\x42\x0e\x10\0\x42\x0e\x18",
+    "the same register once more": b"\x42\x0e\x10\x42\x0d\x07\x0e\x18",
+    "restored as it was remembered": b"\x42\x0e\x10\x42\x0a\x0b\x0e\x18",
+}
 
 
 @pytest.mark.parametrize("program", BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
@@ -247,6 +256,48 @@ def test_a_bad_program_is_not_believed(program):
         debug_frame=binding.Section(DEBUG_CIE + debug_fde(TEXT, 0x10, program) + debug_fde(TEXT + 0x20, 8, b""))
     )
     assert debug.text_at(TEXT + 0x20) == "sp+8 ra=cfa-8"
+
+
+@pytest.mark.parametrize("program", UNWRITTEN_PROGRAMS.values(), ids=UNWRITTEN_PROGRAMS)
+def test_what_no_assembler_writes_is_damage(program):
+    table = build(frames((TEXT, 0x20, program), (TEXT + 0x20, 0x10, b"")))
+    assert table.text_at(TEXT + 1) == table.text_at(TEXT + 0x20) == "guess"
+    assert table.counts[:3] == (0, 1, 0)
+    debug = build(debug_frame=binding.Section(DEBUG_CIE + debug_fde(TEXT, 0x20, program)))
+    assert debug.text_at(TEXT + 0x10) == "sp+24 ra=cfa-8"
+
+
+def test_an_augmentation_of_a_size_that_the_common_entry_does_not_say_is_damage():
+    data = frames((TEXT, 0x20, b"\x42\x0e\x10"), (TEXT + 0x20, 0x10, b""))
+    assert build(data).text_at(TEXT + 2) == "sp+16 ra=cfa-8"
+    at = len(CIE) + 4 + 12  # where the first function says that it has none
+    assert data[at] == 0
+    table = build(data[:at] + b"\x01" + data[at + 1 :])
+    assert table.text_at(TEXT) == table.text_at(TEXT + 0x20) == "guess"
+    assert table.counts[:3] == (0, 1, 0)
+
+
+def search_table(*starts: int, form: bytes = b"\x01\x1b\x03\x3b") -> binding.Section:
+    rows = b"".join(struct.pack("<ii", start - 0x900000, 0) for start in starts)
+    return binding.Section(form + struct.pack("<iI", 0, len(starts)) + rows, 0x900000)
+
+
+def test_a_function_that_the_search_table_does_not_have_is_damage():
+    starts = [TEXT + 0x10 * number for number in (0, 1, 2, 7, 9, 9)]
+    shuffled = random.Random(1).sample(starts, len(starts))
+    data = frames(*((start, 0x10, b"") for start in shuffled))
+    for header in (
+        search_table(*starts),
+        search_table(*starts, TEXT + 0x100),  # of a section beside it
+        search_table(*starts[1:], form=b"\x01\x1b\x03\x3c"),  # a form that no linker writes
+        binding.Section(search_table(*starts).data[:-1], 0x900000),
+        binding.Section(b"\x01\x1b\x03\x3b"),
+    ):
+        assert build(data, eh_frame_hdr=header).text_at(TEXT + 0x70) == "sp+8 ra=cfa-8"
+    for missing in (0, 2, 3, len(starts)):
+        kept = [start for at, start in enumerate(starts) if at != missing]
+        moved = search_table(*kept) if missing < len(starts) else search_table(*(start + 1 for start in starts))
+        assert build(data, eh_frame_hdr=moved).text_at(TEXT + 0x70) == "guess"
 
 
 GOOD = frames((TEXT, 0x10, b""))[:-4]
