@@ -451,7 +451,10 @@ int wake_thread(struct bpf_raw_tracepoint_args *ctx)
 	}
 	/* Where it may have left its groups meanwhile the rest of the wait counts alike. */
 	if (thread->state >= THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns)) {
-		pass_time(thread, bpf_ktime_get_ns());
+		now_ns = bpf_ktime_get_ns(); /* before it is asked whether that is still recorded */
+		if (!recorded_since())
+			return 0;
+		pass_time(thread, now_ns);
 		thread->state = THREAD_RUNNABLE;
 	}
 	return 0;
@@ -493,6 +496,7 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	if (!last || (last->task == task && last->is_settled))
 		return 0;
 	struct walk *walk = walks.lookup(&zero);
+	__u64 now_ns = bpf_ktime_get_ns();
 
 	if (!walk || !recorded_since())
 		return 0;
@@ -507,7 +511,7 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	if (!thread)
 		return 0;
 	if (thread->state != THREAD_RUNNING)
-		take_cpu(thread, bpf_ktime_get_ns());
+		take_cpu(thread, now_ns);
 	__u32 samples = 0;
 
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
@@ -536,11 +540,12 @@ int take_waker(struct bpf_perf_event_data *ctx)
 {
 	__u64 task = ((struct bpf_raw_tracepoint_args *)ctx)->args[0];
 	struct thread_times *thread = times.lookup(&task);
+	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 zero = 0;
 
-	if (!thread || thread->state < THREAD_INTERRUPTIBLE || is_move_since(thread->left_ns))
+	if (!recorded_since() || !thread || thread->state < THREAD_INTERRUPTIBLE || is_move_since(thread->left_ns))
 		return 0;
-	pass_time(thread, bpf_ktime_get_ns());
+	pass_time(thread, now_ns);
 	if (!thread->due[THREAD_INTERRUPTIBLE] && !thread->due[THREAD_UNINTERRUPTIBLE])
 		return 0;
 	struct walk *walk = walks.lookup(&zero);

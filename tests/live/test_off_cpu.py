@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,23 @@ def test_who_has_its_turn_before_anybody_looks_has_not_slept(build: Build, folde
     times = times_of(capture)
     assert [times[process.pid]["interruptible_ns"] for process in processes] == [0] * len(processes)
     assert sum(times[process.pid]["runnable_ns"] for process in processes) > 0
+
+
+@pytest.mark.needs_bpf
+def test_who_is_woken_after_the_end_was_recorded_no_longer_than_others(folder: Path) -> None:
+    script = "import threading as t, time\n"
+    script += 20 * "t.Thread(target=lambda: any(map(time.sleep, 99999 * [0.001]))).start()\n"
+    with subprocess.Popen([sys.executable, "-c", script + "print(flush=True)"], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            # Of whole CPUs it takes milliseconds until the programs are gone.
+            capture = record("--off-cpu", "-a", "--duration", "0.3", folder=folder)
+        finally:
+            process.kill()
+    rows = [row for row in times_of(capture).values() if row["pid"] == process.pid]
+    assert len(rows) == 21
+    assert len({row["end_ns"] for row in rows}) == 1
 
 
 @pytest.mark.needs_bpf

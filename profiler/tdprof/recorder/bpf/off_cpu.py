@@ -328,8 +328,8 @@ class OffCpu:
 
     def stop(self) -> None:
         """Time threads until now."""
-        self._end_ns = time.monotonic_ns()
         self._since(_RECORDED, 0)
+        self._end_ns = time.monotonic_ns()  # all that was timed was before
 
     def end(self, spool: SpoolWriter, processes: Iterable[int], threads: Collection[int] | None) -> None:
         """Once stopped, append the threads that were there, of these processes also those that never switched.
