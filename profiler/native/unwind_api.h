@@ -90,7 +90,13 @@ int tdprof_unwind_extent(const uint8_t *table, uint64_t start, uint64_t end, uin
 
 /* --- The walk over copied stacks. --- */
 
-enum unwind_mapping_kind { UNWIND_MAPPING_TABLE, UNWIND_MAPPING_JIT, UNWIND_MAPPING_NO_TABLE };
+enum unwind_mapping_kind {
+	UNWIND_MAPPING_TABLE,
+	UNWIND_MAPPING_JIT,
+	UNWIND_MAPPING_NO_TABLE,
+	UNWIND_MAPPING_TRAMPOLINES, /* of CPython's -X perf on x86-64, and nothing else: generated code whose rule is
+	                               known */
+};
 
 struct unwind_mapping {
 	uint64_t start, end;

@@ -106,13 +106,21 @@ static const struct unwind_mapping *find_mapping(const struct unwind_world *worl
 	return NULL;
 }
 
+static bool is_generated(const struct unwind_mapping *mapping)
+{
+	return mapping->kind == UNWIND_MAPPING_JIT || mapping->kind == UNWIND_MAPPING_TRAMPOLINES;
+}
+
 static struct unwind_rule find_rule(const struct unwind_world *world, const struct unwind_mapping *mapping,
-                                    uint64_t address)
+                                    uint64_t address, bool is_caller)
 {
 	struct unwind_rule none = { .cfa = UNWIND_NONE };
 	uint64_t offset = address - mapping->start + mapping->file_offset;
 
-	if (mapping->kind == UNWIND_MAPPING_JIT)
+	/* Its only call is made with a word beside the return address (Python/asm_trampoline.S). */
+	if (mapping->kind == UNWIND_MAPPING_TRAMPOLINES && is_caller)
+		return (struct unwind_rule){ .cfa = UNWIND_CFA_SP, .fp = UNWIND_FP_SAME, .offset = 16 };
+	if (is_generated(mapping))
 		return (struct unwind_rule){ .cfa = UNWIND_FP_GUESS };
 	if (mapping->table >= world->table_count)
 		return none;
@@ -168,9 +176,9 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 		}
 		struct unwind_rule rule = state->flags & UNWIND_TRY_FP
 		                                  ? (struct unwind_rule){ .cfa = UNWIND_INFERRED | UNWIND_FP_GUESS }
-		                                  : find_rule(world, mapping, address);
+		                                  : find_rule(world, mapping, address, !(state->flags & UNWIND_EXACT));
 
-		is_jit = mapping->kind == UNWIND_MAPPING_JIT;
+		is_jit = is_generated(mapping);
 		end = unwind_step(memory, state, &rule);
 		if (first_guess == 0 && state->flags & UNWIND_GUESSED)
 			first_guess = depth;

@@ -14,14 +14,14 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.native.library import load_native
 from tdprof.native.ring_walk import MOST_RECORD_BYTES, MOST_REGISTERS, Part, RingSpace, RingWalk
 from tdprof.native.ring_walk import Mapping as RingMapping
-from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, Extent, copies_after_nothing_new
+from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, OF_TRAMPOLINES, Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.chain_source import ChainSource
 from tdprof.recorder.ring import RingPart
 from tdprof.recorder.targets import Rate
 
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table
-_TABLE, _JIT, _NO_TABLE = 0, 1, 2  # enum unwind_mapping_kind of profiler/native/unwind_api.h
+_TABLE, _JIT, _NO_TABLE, _TRAMPOLINES = range(4)  # enum unwind_mapping_kind of profiler/native/unwind_api.h
 _KIND = {StackEnd.JIT: _JIT, StackEnd.NO_TABLE: _NO_TABLE}
 _MOST_KEPT_BYTES = 256 << 20  # of records that stay as they are; they are gone once the recording is finished
 _MOST_QUESTIONS = 1024
@@ -65,6 +65,8 @@ def _in_place(part: RingPart) -> Part:
 
 class RingWalker:
     """Walks what is drained; `unwinding.Walker` says how it is told of tables and mappings."""
+
+    has_trampolines = True
 
     def __init__(self) -> None:
         library = load_native()
@@ -144,6 +146,7 @@ class RingWalker:
         mappings = (RingMapping * len(extents))()
         for mapping, (start, size, place, otherwise, offset) in zip(mappings, extents, strict=True):
             kind = _KIND.get(StackEnd(otherwise), _TABLE) if otherwise else _TABLE
+            kind = _TRAMPOLINES if kind == _JIT and place == OF_TRAMPOLINES else kind
             table = _NO_INFORMATION if otherwise else place
             mapping.__init__(start, start + size, offset, table, kind)
         if pid not in self._index:

@@ -24,6 +24,7 @@ from tdprof.recorder.host import own_vdso
 from tdprof.recorder.hotspot import is_jvm
 from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
+from tdprof.recorder.python_trampolines import MOST_TRAMPOLINE_BYTES, are_trampolines, read_code
 from tdprof.text import plural
 from tdprof.unwind.tables import TableCache, TableWorker, damage_notes, has_v8, identity_of, is_damaged
 
@@ -50,6 +51,10 @@ class _Placed(NamedTuple):
 
 class Walker(Protocol):
     """What walks user stacks, and is told how."""
+
+    @property
+    def has_trampolines(self) -> bool:
+        """Whether it walks through `Extent.of_trampolines`."""
 
     def place(self, table: bytes) -> int | None:
         """Add a checked table; returns its place, None if there can be no room."""
@@ -454,6 +459,8 @@ class Unwinding:
         extents = [self._extent(line) for line in lines]
         if any(file.has_v8 for line in lines if isinstance(file := self._files.get(line.key), _Placed)):
             extents = [extent.of_v8() if extent.otherwise == StackEnd.JIT else extent for extent in extents]
+        if self._walker.has_trampolines and any(line.is_file and may_hold_python(line.path) for line in lines):
+            extents = [self._with_trampolines(pid, extent) for extent in extents]
         return self._heaps.put_in(pid, extents) if self._heaps else extents
 
     def _is_new(self, pid: int, line: ExecutableLine) -> bool:
@@ -495,6 +502,16 @@ class Unwinding:
                 return covered
             placed = StackEnd.NO_UNWIND_INFO
         return Extent(line.start, line.end - line.start, 0, placed)
+
+    def _with_trampolines(self, pid: int, extent: Extent) -> Extent:
+        """Generated code, where it is CPython's trampolines for perf, as such."""
+        if extent.otherwise != StackEnd.JIT or extent.size > MOST_TRAMPOLINE_BYTES:
+            return extent
+        try:
+            code = self._patience.ask(pid, lambda: read_code(pid, extent.start, extent.size))
+        except (OSError, TimeoutError):
+            return extent
+        return extent.of_trampolines() if are_trampolines(code) else extent
 
     def _put(self, table: bytes) -> _Placed | StackEnd:
         """Place a table, one of several copies of a file once."""

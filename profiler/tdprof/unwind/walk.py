@@ -32,6 +32,7 @@ class MappingKind(IntEnum):
     TABLE = 0
     JIT = 1  # memory of no file
     NO_TABLE = 2
+    TRAMPOLINES = 3  # of CPython's -X perf, on x86-64
 
 
 # struct unwind_mapping: an executable mapping; `table` is a number in the tables of a World.

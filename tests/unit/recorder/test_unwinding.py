@@ -30,6 +30,8 @@ PROGRAM = Path(shutil.which("true") or "/bin/true").resolve()
 class Arrays:
     """Room for tables without end."""
 
+    has_trampolines = False
+
     def __init__(self) -> None:
         self.placed: list[bytes] = []
         self.most = sys.maxsize

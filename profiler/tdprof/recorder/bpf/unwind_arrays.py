@@ -20,6 +20,7 @@ from tdprof.recorder.ring import BpfRing
 
 _BUCKET_BYTES = 256  # of text
 _OF_V8 = 0xFFFFFFFF  # OF_V8 of bpf/sample.h
+OF_TRAMPOLINES = 0xFFFFFFFE  # of generated code where stacks are walked outside the kernel
 _RETAKEN_SLOTS = 1024
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
@@ -53,6 +54,10 @@ class Extent(NamedTuple):
     def of_v8(self) -> "Extent":
         """Likewise, of a process that has V8 in it."""
         return self._replace(place=_OF_V8)
+
+    def of_trampolines(self) -> "Extent":
+        """Likewise, filled with CPython's trampolines."""
+        return self._replace(place=OF_TRAMPOLINES)
 
 
 def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, int, int] | None:
@@ -108,6 +113,8 @@ class UnwindArrays:
     Attributes:
         is_walk_whole: whether the programs walk the deepest stacks, too; where not, they copy these.
     """
+
+    has_trampolines = False  # the programs walk Python's own frames
 
     def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge, questions: BpfRing) -> None:
         self.is_walk_whole = True
