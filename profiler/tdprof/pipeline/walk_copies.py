@@ -18,10 +18,11 @@ from tdprof.profile.frames import number_pairs, number_values
 from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
 from tdprof.unwind.tables import (
+    Damage,
     TableCache,
     TableWorker,
     damage_notes,
-    is_damaged,
+    damage_of,
     is_mapped_as_laid_out,
     read_identity,
 )
@@ -57,7 +58,7 @@ class FileTables:
         self._known: dict[MappedFile, tuple[int, MappingKind]] = {}
         self._unseen: dict[MappedFile, bytes] = {}  # tables of files that are not here
         self._missed: set[MappedFile] = set()
-        self._damaged: set[str] = set()
+        self._damaged: dict[str, Damage] = {}
         self._bytes = 0
 
     def number(self, file: MappedFile, file_offset: U64, length: U64) -> tuple[int, MappingKind]:
@@ -123,8 +124,8 @@ class FileTables:
         if self._bytes > _MOST_TABLE_BYTES:
             self._miss(file)
             return False
-        if is_damaged(table):
-            self._damaged.add(file.path)
+        if (damage := damage_of(table)) is not Damage.NONE:
+            self._damaged[file.path] = damage
         self._known[file] = len(self.tables), MappingKind.TABLE
         self.tables.append(table)
         return True

@@ -26,7 +26,7 @@ from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.recorder.python_trampolines import MOST_TRAMPOLINE_BYTES, are_trampolines, read_code
 from tdprof.text import plural
-from tdprof.unwind.tables import TableCache, TableWorker, damage_notes, has_v8, identity_of, is_damaged
+from tdprof.unwind.tables import Damage, TableCache, TableWorker, damage_notes, damage_of, has_v8, identity_of
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
@@ -101,10 +101,10 @@ def _end_nothing(pid: int, *, is_late: bool) -> None:
 class _Batch:
     """Files whose tables a worker is finding or building; their descriptors are open until they are known.
 
-    Paths of damaged ones are added to ``damaged``.
+    Damaged ones are added to ``damaged``, by their paths.
     """
 
-    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: set[str]) -> None:
+    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: dict[str, Damage]) -> None:
         self._damaged = damaged
         self.unknown = dict(files)
         self._keys = list(files)
@@ -119,9 +119,9 @@ class _Batch:
         self.stuck_at = time.monotonic() + _PATIENCE_S
         key = self._keys[result[0]]
         fd = self.unknown.pop(key)
-        if result[1] and is_damaged(result[1]):
+        if result[1] and (damage := damage_of(result[1])) is not Damage.NONE:
             with contextlib.suppress(OSError):
-                self._damaged.add(str(Path(f"/proc/self/fd/{fd}").readlink()))
+                self._damaged[str(Path(f"/proc/self/fd/{fd}").readlink())] = damage
         os.close(fd)
         return key, result[1]
 
@@ -172,7 +172,7 @@ class Unwinding:
         self._cache = cache
         self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
-        self._damaged: set[str] = set()  # paths
+        self._damaged: dict[str, Damage] = {}  # by path
         self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
         self._is_full = False  # there was no room for a table
         self._known: dict[int, list[Extent]] = {}

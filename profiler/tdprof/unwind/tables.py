@@ -10,7 +10,8 @@ import io
 import os
 import signal
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -270,17 +271,37 @@ def has_v8(table: bytes) -> bool:
     return bool(binding.read_header(table).sources & binding.FROM_V8)
 
 
-def is_damaged(table: bytes) -> bool:
-    """Whether entries of the file's call-frame information cannot be right, so that none of that section is used."""
-    return bool(binding.read_header(table).bad_entries)
+class Damage(Enum):
+    """How much of a file's call-frame information is not used, because entries of it cannot be right."""
+
+    NONE = auto()
+    PART = auto()  # a function's entry of .debug_frame; or all of a section, in whose place there is another
+    ALL = auto()
 
 
-def damage_notes(paths: Collection[str]) -> Iterator[str]:
-    """What the user should know of files whose tables are damaged."""
-    for path in sorted(paths)[:_MOST_NAMED]:
-        yield f"the call-frame information of {path} is damaged and not used: callers are guessed from its instructions"
-    if len(paths) > _MOST_NAMED:
-        yield f"so is that of {plural(len(paths) - _MOST_NAMED, 'more file', 's')}"
+def damage_of(table: bytes) -> Damage:
+    """Of the file that a table was built of."""
+    header = binding.read_header(table)
+    if not header.bad_entries:
+        return Damage.NONE
+    return Damage.PART if header.sources & (binding.FROM_EH_FRAME | binding.FROM_DEBUG_FRAME) else Damage.ALL
+
+
+def damage_notes(damaged: Mapping[str, Damage]) -> Iterator[str]:
+    """What the user should know of files whose call-frame information is damaged, by their paths."""
+    for path, damage in sorted(damaged.items(), key=lambda each: each[0])[:_MOST_NAMED]:
+        if damage is Damage.PART:
+            yield (
+                f"a part of the call-frame information of {path} is damaged and not used: its functions' callers are "
+                "guessed from instructions, or missing"
+            )
+        else:
+            yield (
+                f"the call-frame information of {path} is damaged and not used: callers are guessed from its "
+                "instructions"
+            )
+    if len(damaged) > _MOST_NAMED:
+        yield f"that of {plural(len(damaged) - _MOST_NAMED, 'more file', 's')} is damaged, too"
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders.call_frames import frames
+from builders.call_frames import entry, frames
 from builders.capture_tables import mappings, processes
 from builders.elf import ElfFile
 from tdprof.model.addresses import MappedFile
@@ -56,10 +56,29 @@ def test_damaged_call_frame_information_is_named(tmp_path: Path, monkeypatch: py
         ]
 
 
+def test_of_debug_data_only_the_functions_that_are_damaged_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0\x01\x78\x10\x0c\x07\x08\x90\x01")
+    functions = [
+        entry(struct.pack("<IQQ", 0, 0x401000 + 16 * at, 16) + program)
+        for at, program in enumerate((b"", b"\0\0\0\x3f"))
+    ]
+    file = ElfFile(build_id=b"\x12" * 20, sections={".debug_frame": b"".join([cie, *functions])})
+    (tmp_path / "partly").write_bytes(file.to_bytes())
+    found = walk_copies.FileTables(tmp_path, is_here=False)
+    found.find([MappedFile("/partly", "12" * 20)])
+    assert list(found.notes()) == [
+        "a part of the call-frame information of /partly is damaged and not used: its functions' callers are guessed "
+        "from instructions, or missing"
+    ]
+
+
 def test_few_of_many_damaged_files_are_named() -> None:
-    assert list(tables.damage_notes({f"/{number:02}" for number in range(20)}))[7:] == [
+    assert list(tables.damage_notes({f"/{number:02}": tables.Damage.ALL for number in range(19, -1, -1)}))[7:] == [
         "the call-frame information of /07 is damaged and not used: callers are guessed from its instructions",
-        "so is that of 12 more files",
+        "that of 12 more files is damaged, too",
     ]
 
 
