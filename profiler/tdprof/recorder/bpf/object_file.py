@@ -8,7 +8,9 @@ import ctypes
 import errno
 import mmap
 import os
+import signal
 import struct
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -215,20 +217,46 @@ def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int]
             except OSError as error:
                 raise _refusal(error)(f"map {spec.name}: {_why_no_map(error, spec)}") from error
             on_failure.callback(os.close, maps[spec.name])
-        programs, refused = {}, {}
-        for program in found.programs:
-            code = replace_maps(program.code, dict(enumerate(maps.values())))
-            try:
-                fd = load_program(program.name, code, types.get(program.name, BPF_PROG_TYPE_PERF_EVENT))
-            except LoadError as error:
-                if program.name not in optional or isinstance(error, _NotPermittedError):
-                    raise
-                refused[program.name] = str(error)
-                continue
-            programs[program.name] = fd
-            on_failure.callback(os.close, programs[program.name])
+        programs: dict[str, int] = {}
+        errors: dict[str, LoadError] = {}
+        on_failure.callback(lambda: close_all(programs.values()))
+        _load_two_at_a_time(found.programs, list(maps.values()), types, programs, errors)
+        for name, refusal in errors.items():
+            if name not in optional or isinstance(refusal, _NotPermittedError):
+                raise refusal
         on_failure.pop_all()
-    return Loaded(maps, programs, refused)
+    return Loaded(maps, programs, {name: str(refusal) for name, refusal in errors.items()})
+
+
+def _load_two_at_a_time(
+    programs: Sequence[Program],
+    maps: Sequence[int],
+    types: Mapping[str, int],
+    loaded: dict[str, int],
+    errors: dict[str, LoadError],
+) -> None:
+    """Fill in each program's descriptor, or its refusal. Two of them take the verifier most of the time."""
+    left = iter(programs)
+
+    def load() -> None:
+        for program in left:
+            code = replace_maps(program.code, dict(enumerate(maps)))
+            try:
+                kind = types.get(program.name, BPF_PROG_TYPE_PERF_EVENT)
+                loaded[program.name] = load_program(program.name, code, kind)
+            except LoadError as error:
+                errors[program.name] = error
+
+    def help_out() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the verifier gives up when one comes
+        load()
+
+    helper = threading.Thread(target=help_out)
+    helper.start()
+    try:
+        load()
+    finally:
+        helper.join()
 
 
 def _refusal(error: OSError) -> type[LoadError]:
