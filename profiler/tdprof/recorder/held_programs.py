@@ -7,7 +7,7 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
@@ -24,6 +24,8 @@ _MOST_HELD = 512 if os.geteuid() else 1024
 # Of a program that is run thousands of times, some run is long enough, or none matters.
 _MOST_TRIES = 16
 _MOST_TRIED = 8 * _MOST_HELD
+# What nobody has mapped for so many segments is let go of: the processes that make their tables have it by then.
+_KEPT_SEGMENTS = 3
 _MOST_REFUSED = 4096  # processes of users who have their share
 # struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER and, from Linux 5.12 on and where
 # the file has one, PERF_RECORD_MISC_MMAP_BUILD_ID. Searched for rather than walked to: rings hold samples, too. What
@@ -62,6 +64,8 @@ class HeldPrograms:
         self._followed = set(followed)
         self._strangers: list[_Start] = []  # processes of the last look whose parent is not followed
         self._held: dict[str, _Held] = {}
+        self._segment = 0
+        self._mapped_in: dict[str, int] = {}  # the last segment in which each that is held was known to be mapped
         self._shares = Shares(_MOST_HELD)
         self._refused: set[int] = set()
         self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
@@ -100,6 +104,7 @@ class HeldPrograms:
     def _hold(self, pid: int, address: int, length: int, build_id: str) -> bool:
         """Hold a mapped file; False: whoever mapped it is gone, or may not read it."""
         if build_id in self._held:
+            self._mapped_in[build_id] = self._segment
             return True
         if pid in self._refused or not self._shares.left_for(0):
             return self._leave_out(build_id)
@@ -109,11 +114,31 @@ class HeldPrograms:
             if len(self._refused) < _MOST_REFUSED:
                 self._refused.add(pid)
             return self._leave_out(build_id)
+        if held:
+            self._mapped_in[build_id] = self._segment
         if held and self._held.setdefault(build_id, held) is not held:
             os.close(held.fd)  # another thread was faster
         elif held:
             self._shares.take(held.identity.uid)
         return held is not None
+
+    def begin_segment(self, mapped: Collection[str] | None) -> None:
+        """Have room again for what will be mapped: let go of what has been mapped by nobody for some segments.
+
+        Args:
+            mapped: the build-ids of all that is mapped now; None: not all is known.
+        """
+        self._segment += 1
+        for counted in (self._tries, self._refused, self._left_out):
+            counted.clear()
+        known = list(self._held)  # at once: a thread that looks at what was mapped before may still add
+        self._mapped_in.update((each, self._segment) for each in known if mapped is None or each in mapped)
+        for build_id in known:
+            if self._mapped_in[build_id] < self._segment - _KEPT_SEGMENTS:
+                del self._mapped_in[build_id]
+                held = self._held.pop(build_id)
+                os.close(held.fd)
+                self._shares.give_back(held.identity.uid)
 
     def _leave_out(self, build_id: str) -> bool:
         if len(self._left_out) < _MOST_HELD:

@@ -236,6 +236,8 @@ class Run:
         if self.spe:
             self.spe.disable()  # while switches are still told: without them nobody knows whose its records are
         self.attached.disable()
+        if failure:  # of what has counted since the last drain there are no samples
+            self.manifest = replace(self.manifest, end_monotonic_ns=time.monotonic_ns())
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())
@@ -380,6 +382,7 @@ class Run:
         write_manifest(self.folder, ended)
         self._forget_ended()
         output, self.spool, self.snapshot = rotation.switch(self.spool)
+        self.mappings.held.begin_segment(self.snapshot.mapped())
         java_processes = rotation.leave(self.folder, ended, self.java)
         self.folder, self.java = output.folder, self._java_in(output.folder)
         self._make_spe_folder()

@@ -58,6 +58,10 @@ class Snapshot:
         # Lines as they are: of all processes together their fields would be megabytes of small objects.
         return _Process(pid, threads, _EXECUTABLE.findall(maps)) if threads else None
 
+    def build_ids(self) -> frozenset[str]:
+        """Of all files that were read."""
+        return frozenset(self._build_ids.values())
+
     def silent(self) -> int:
         """How many processes do not answer."""
         return len(self._patience.late)
@@ -132,6 +136,11 @@ class SnapshotThread:
     def is_done(self) -> bool:
         """Whether all is written, or no longer waited for."""
         return not self._thread.is_alive() or time.monotonic() - self._began_s > _PATIENCE_S
+
+    def mapped(self) -> frozenset[str] | None:
+        """The build-ids of what was mapped; None: not all is known."""
+        is_whole = not self._thread.is_alive() and not self._waiting and not self._read and not self._failure
+        return self._snapshot.build_ids() if is_whole and not self._snapshot.silent() else None
 
     def _run(self) -> None:
         try:

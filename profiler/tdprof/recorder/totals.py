@@ -143,7 +143,8 @@ class SegmentCounts:
 
     first: Manifest
     _before: RunningCounts = field(default_factory=RunningCounts)  # up to this segment
-    _said: frozenset[str] = frozenset()  # in the segments before, of what may have been long ago
+    _told: frozenset[str] = frozenset()  # of all so far, with the last totals
+    _said: frozenset[str] = frozenset()  # of that in the segments before, of what may have been long ago
 
     @property
     def is_first(self) -> bool:
@@ -158,6 +159,7 @@ class SegmentCounts:
     def with_totals(self, manifest: Manifest, now: RunningCounts, notes: Sequence[str]) -> Manifest:
         """The manifest with what the events counted since the segment began, and with notes that are news."""
         manifest = with_totals(manifest, now, self._before)
+        self._told = frozenset(notes)
         return replace(manifest, notes=[*manifest.notes, *(note for note in notes if note not in self._said)])
 
     def cut(self, manifest: Manifest, now: RunningCounts) -> Manifest:
@@ -173,7 +175,8 @@ class SegmentCounts:
         """The manifest of the segment that follows the one that was cut, from the moment of its end on."""
         samples = self._before.by_programs.get("samples", 0) + (ended.samples_counted or 0)
         self._before = replace(now, by_programs=now.by_programs | {"samples": samples})
-        self._said = self._said.union(ended.notes).difference(self.first.notes)
+        # Not those of all segments: notes with numbers are others each time, and would add up.
+        self._said = self._told.difference(self.first.notes)
         cut_ns = ended.end_monotonic_ns
         return replace(
             self.first,

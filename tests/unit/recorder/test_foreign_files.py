@@ -21,6 +21,7 @@ from tdprof.recorder import artefacts, held_programs
 from tdprof.recorder.artefacts import MappedProgram, save_files
 from tdprof.recorder.foreign_files import CopyBudget, copy_file, open_below
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.identity import HeldProcess
 
 
 def open_file(root: Path, path: str) -> FileBytes:
@@ -267,3 +268,32 @@ def test_no_more_programs_are_held_than_there_are_descriptors_for(
         assert [program.build_id in held for program in deleted] == [True, False]
         assert held.notes() == ["1 program not held while running: what was deleted since has no names"]
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HeldProcess(os.getpid()) as process:
+        identity = process.identity
+    opened = []
+
+    def open_any(*_: object) -> Any:
+        opened.append(os.open("/proc/self/exe", os.O_PATH))
+        return held_programs._Held(opened[-1], identity)
+
+    monkeypatch.setattr(HeldPrograms, "_reach", open_any)
+    monkeypatch.setattr(held_programs, "_MOST_HELD", 2)
+    with HeldPrograms() as held:
+        for build_id in ("aa", "bb", "cc"):
+            held.hold_mapped_before(1, 0, 4096, build_id)
+        assert ("aa" in held, "bb" in held, "cc" in held) == (True, True, False)
+        for _ in range(9):
+            held.begin_segment(None)
+        for _ in range(3):
+            held.begin_segment({"aa"})
+        assert "bb" in held
+        held.begin_segment({"aa"})
+        assert ("aa" in held, "bb" in held) == (True, False)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(opened[1])
+        held.hold_mapped_before(1, 0, 4096, "cc")
+        assert "cc" in held
+        assert held.notes() == []
