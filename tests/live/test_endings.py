@@ -154,15 +154,18 @@ def fill(disk: Path) -> None:
 @pytest.mark.needs_root
 @pytest.mark.parametrize(
     "options",
-    [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf", "--call-graph", "fp"]],  # copies would fill it at once
+    [
+        pytest.param(["--interval=2s"], marks=pytest.mark.needs_bpf),
+        ["--no-bpf", "--call-graph", "fp"],
+    ],  # copies would fill it at once
     ids=["bpf", "ring"],
 )
 def test_disk_full_while_recording(build: Build, small_disk: Path, options: list[str]) -> None:
     folder = small_disk / "capture"
-    recorder = start_record("-F", "1999", *options, "--", build("split.c"), "3", folder=folder)
+    recorder = start_record("-F", "1999", *options, "--", build("split.c"), "6", folder=folder)
     try:
         wait_until(lambda: has_spooled(folder), recorder)
-        fill(small_disk)
+        fill(small_disk)  # with BPF what is drained two seconds later has no room
         _out, said = recorder.communicate(timeout=PATIENCE_S)
     finally:
         recorder.kill()
@@ -178,6 +181,8 @@ def test_disk_full_while_recording(build: Build, small_disk: Path, options: list
     # The command was left to finish, and the manifest says what happened.
     assert capture.manifest["exit_status"] == 0
     assert any("the disk is full" in note for note in capture.manifest["notes"])
+    # It is as long as its only thread was counted, also where the last samples of that are lost.
+    assert capture.profile.duration_ns >= capture.manifest["events"][0]["enabled_ns"] - 0.5e9
     assert capture.weight() <= 1.001 * capture.total()
 
 
