@@ -4,7 +4,7 @@ import re
 
 from tdprof.values import dataclass
 
-PYTHON_LANGUAGE = "Python"
+JAVA_LANGUAGE, PYTHON_LANGUAGE = "Java", "Python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Runtime:
 
 RUNTIMES = (
     Runtime(
-        "Java",
+        JAVA_LANGUAGE,
         True,
         re.compile(r"libjvm\.so"),
         "jcmd PID Compiler.perfmap while it runs (JDK 17 and later)",

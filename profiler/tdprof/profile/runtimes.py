@@ -8,7 +8,7 @@ import pyarrow as pa
 from tdprof.model.addresses import DELETED, FileKind, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.profile import Profile
-from tdprof.model.runtimes import PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
+from tdprof.model.runtimes import JAVA_LANGUAGE, PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
 from tdprof.profile.frames import have_any, leaf_locations
 
 
@@ -65,6 +65,18 @@ def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
         if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64)) & is_hidden].sum()):
             found.append((runtime, count))
     return found
+
+
+def java_without_lines(profile: Profile) -> int:
+    """How many samples are in methods that a JVM compiled of which it did not tell line and inlined methods there."""
+    locations, samples, files = profile.locations, profile.samples, profile.mapped_files
+    of_java = {pid for pid, languages in profile.runtimes.items() if JAVA_LANGUAGE in languages}
+    is_java = np.array([*(file.kind is FileKind.ANONYMOUS and file.pid in of_java for file in files), False])
+    innermost = locations.frame_start[:-1].astype(np.int64)
+    has_file = np.array([bool(file) for file in profile.functions.file], bool)[locations.frame_function[innermost]]
+    is_bare = is_java[locations.mapped_file] & has_file & (locations.frame_line[innermost] == 0)
+    leaf = leaf_locations(profile)
+    return int(samples.count[np.append(is_bare, False)[leaf][samples.stack]].sum())
 
 
 def _bits(path: str) -> int:

@@ -88,6 +88,20 @@ def test_a_language_is_not_hidden_where_its_compiled_functions_have_names() -> N
     assert line.startswith("20 samples (20.0%) of PHP programs")
 
 
+def test_samples_of_compiled_java_without_lines_are_said_to_be_of_what_was_inlined_too() -> None:
+    def java(name: str, line: int, file: str = "app/A.java") -> Frame:
+        return Frame(name, line, file, module="[anon] 1")
+
+    builder = ProfileBuilder(files=[MappedFile("[anon] 1", kind=FileKind.ANONYMOUS, pid=1)])
+    builder.add(java("void A.main()", 0), count=40, pid=1).add(java("long A.heavy()", 3), count=50, pid=1)
+    builder.add(java("Interpreter", 0, ""), count=5, pid=1).add(java("void A.main()", 0), "memcpy", count=5, pid=1)
+    profile = builder.build(runtimes=process_runtimes(mapped((1, "/usr/lib/jvm/lib/server/libjvm.so"))))
+    (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "compiled Java" in line]
+    assert line.startswith("40 samples (40.0%) in compiled Java methods count as these alone")
+    told = ProfileBuilder(files=builder.files).add(java("long A.heavy()", 3), pid=1).build(runtimes=profile.runtimes)
+    assert not doubts(told, unknown_samples(told))
+
+
 def test_webassembly_within_a_python_program_is_not_python() -> None:
     wasm = process_runtimes(mapped((1, "/usr/bin/python3.11"), (1, "/x/wasmtime/linux-x86_64/_libwasmtime.so")))
     assert language_of_run_time_code(wasm[1]) == "WebAssembly"
