@@ -66,6 +66,24 @@ def test_runs_side_by_side_are_one_for_who_needs_more(monkeypatch: pytest.Monkey
     assert extents.take(3) == 6
 
 
+def test_free_runs_stay_few_while_processes_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, dice = 100.0, random.Random(1)
+    monkeypatch.setattr(unwind_arrays.time, "monotonic", lambda: now)
+    extents = unwind_arrays._Extents(1 << 20)
+    taken: list[tuple[int, int]] = []
+    for _ in range(20_000):
+        now += 0.01
+        count = dice.randrange(1, 60)
+        first = extents.take(count)
+        assert first is not None
+        assert all(first + count <= begin or begin + length <= first for begin, length in taken)
+        taken.append((first, count))
+        if len(taken) > 20:
+            extents.give_back(*taken.pop(dice.randrange(20)))
+    assert len(extents._free) <= 512
+    assert extents._used < 50_000  # they are used again
+
+
 def test_tables_go_to_larger_arrays_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is mapped counts as the recorder's memory."""
     monkeypatch.setattr(unwind_arrays, "_COPIED_BYTES", 2 * mmap.PAGESIZE)

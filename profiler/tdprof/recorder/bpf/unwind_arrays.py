@@ -30,6 +30,7 @@ TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: 
 _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<III"), 24  # rules, buckets, rows of struct unwind_header
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
+_MANY_RUNS = 256
 _COPIED_BYTES = 256 << 10  # at a time; of whole pages of any size
 _BPF_EXIST = 2  # of an update: only what is there
 # Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
@@ -312,6 +313,7 @@ class _Extents:
         self._size = size
         self._used = 0
         self._free: list[tuple[float, int, int]] = []  # since when, first, count
+        self._most_free = _MANY_RUNS  # before they are joined: else they are ever more, and each is looked at
 
     def take(self, count: int) -> int | None:
         """The first of ``count`` elements; None if there are no more."""
@@ -347,7 +349,11 @@ class _Extents:
                     continue
             joined.append((since, first, count))
         self._free = sorted(joined)
+        self._most_free = max(_MANY_RUNS, 2 * len(joined))
 
     def give_back(self, first: int, count: int) -> None:
         if count:
-            self._free.append((time.monotonic(), first, count))
+            now = time.monotonic()
+            self._free.append((now, first, count))
+            if len(self._free) > self._most_free:
+                self._join(now)
