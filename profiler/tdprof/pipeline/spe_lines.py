@@ -133,7 +133,9 @@ def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
     """What was lost of the data, and what told the records' threads."""
     known = decode_losses(counted.counts) | aux_losses(data.losses)
     if unnamed := counted.threads_from[NOTHING]:
-        known["records name no thread"] = unnamed
+        lost = data.side_band_lost
+        why = f" ({lost} records were lost that may have been of context switches)" if lost else ""
+        known[f"records name no thread{why}"] = unnamed
     notes = [f"{count} {text}" for text, count in known.items()]
     told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
     if told:

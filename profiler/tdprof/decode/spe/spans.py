@@ -62,6 +62,7 @@ class SpeInput:
         contexts_name_threads: context packets hold the ids by which the recording knows threads.
         page_bytes: of the recorded machine, None if the input does not tell.
         stages: of the threads, by which records of the same address are told apart; needs ``time_conversion``.
+        side_band_lost: records that the kernel had no room for where it tells context switches.
     """
 
     spans: Sequence[AuxSpan]
@@ -72,6 +73,7 @@ class SpeInput:
     contexts_name_threads: bool = True
     page_bytes: int | None = None
     stages: Stages = ONE_STAGE
+    side_band_lost: int = 0
 
     @property
     def total_bytes(self) -> int:

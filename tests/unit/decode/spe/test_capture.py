@@ -19,10 +19,11 @@ from tdprof.decode.spe.clock import clock_of, time_ns
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.losses import Losses
 from tdprof.pipeline.spe_report import weight_of
 
 SPE = SpeInfo(4096, [])
-MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SPE, state=State.COMPLETE)  # type: ignore[arg-type]
+MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, Losses(), spe=SPE, state=State.COMPLETE)
 
 
 def capture(folder: Path, files: dict[str, bytes], *rows: tuple, **more: pa.Table) -> Path:

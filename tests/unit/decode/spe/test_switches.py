@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from builders import spe
-from builders.captures import table_writer
+from builders.captures import table_writer, write_manifest
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
+from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
@@ -166,3 +167,12 @@ def test_a_report_names_threads_by_them_and_says_so(recording: Path, tmp_path: P
         assert lines["0x1000"]["threads"] == 4  # 70, 7, 8, unknown
         assert "threads are known from context packets (1), context switches (8)" in notes
         assert "1 records name no thread" in notes
+
+
+def test_lost_records_may_be_why_no_thread_is_known(recording: Path, tmp_path: Path) -> None:
+    capture = tmp_path / "capture"
+    CliRunner().invoke(import_command, [str(recording), "-o", str(capture)], catch_exceptions=False)
+    manifest = read_manifest(capture)
+    write_manifest(capture, replace(manifest, losses=replace(manifest.losses, samples_ring_full=3)))
+    _, notes = report(capture)
+    assert "1 records name no thread (3 records were lost that may have been of context switches)" in notes
