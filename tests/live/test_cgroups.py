@@ -267,12 +267,16 @@ def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -
     assert not sum(row["interruptible_ns"] for row in rows if row["pid"] == busy.pid)
 
 
+def _has(file: Path, text: str) -> bool:
+    return text in file.read_text()
+
+
 def wake(process: "subprocess.Popen[str]", recorder: "subprocess.Popen[str]") -> None:
     """Of one that sleeps: it comes to a CPU twice, and sleeps again."""
     stat = Path(f"/proc/{process.pid}/stat")
     for number, state in ((signal.SIGSTOP, ") T "), (signal.SIGCONT, ") S ")):
         process.send_signal(number)
-        wait_until(lambda state=state: state in stat.read_text(), recorder)
+        wait_until(functools.partial(_has, stat, state), recorder)
 
 
 @pytest.mark.needs_bpf

@@ -111,12 +111,12 @@ def test_a_function_stands_where_it_is_declared_whatever_its_lines_are_of(tmp_pa
 def test_separate_debug_data_says_it_too(tmp_path):
     program = build(tmp_path, "gcc", "-g")
     debug = tmp_path / "program.debug"
-    for command in (
-        ["objcopy", "--only-keep-debug", program, debug],
-        ["strip", program],
-        ["objcopy", f"--add-gnu-debuglink={debug}", program],
+    for tool, *arguments in (
+        ["objcopy", "--only-keep-debug", str(program), str(debug)],
+        ["strip", str(program)],
+        ["objcopy", f"--add-gnu-debuglink={debug}", str(program)],
     ):
-        subprocess.run([need(command[0]), *command[1:]], check=True)
+        subprocess.run([need(tool), *arguments], check=True)
     assert files_of_lines(program) == EXPECTED
 
 
