@@ -233,7 +233,8 @@ class BpfSampler:
         questions = self._closing.enter_context(BpfRing(self._maps["missing"], QUESTIONS_BYTES))
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
         self._closing.callback(self.await_walk)
-        self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays))
+        # What runs meanwhile has its deepest stacks copied, and a JVM's walk comes after this one.
+        self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays), is_urgent=True)
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
         self.python = PythonWalk(self._maps, self._load_python)
         self._closing.callback(self.python.close)
