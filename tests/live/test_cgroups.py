@@ -328,8 +328,8 @@ def test_moves_within_one_sleep_make_each_stay(group: Path, build: Build, folder
         for row in own:
             wall_ns = row["end_ns"] - row["begin_ns"]
             assert sum(row[f"{state.name.lower()}_ns"] for state in ThreadState) == wall_ns
-            assert row["interruptible_ns"] > wall_ns // 2
-            assert row["unsampled_ns"] <= row["interruptible_ns"]
+            if row in own[1:-1]:  # in the others a busy machine may let a woken thread wait for a CPU
+                assert row["interruptible_ns"] == row["unsampled_ns"] == wall_ns
 
 
 @pytest.mark.needs_bpf
