@@ -18,8 +18,8 @@ from tdprof.profile.frames import number_pairs, number_values
 from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
 from tdprof.unwind.tables import (
-    Damage,
     TableCache,
+    TableDamage,
     TableWorker,
     damage_notes,
     damage_of,
@@ -58,7 +58,7 @@ class FileTables:
         self._known: dict[MappedFile, tuple[int, MappingKind]] = {}
         self._unseen: dict[MappedFile, bytes] = {}  # tables of files that are not here
         self._missed: set[MappedFile] = set()
-        self._damaged: dict[str, Damage] = {}
+        self._damaged: dict[str, TableDamage] = {}
         self._bytes = 0
 
     def number(self, file: MappedFile, file_offset: U64, length: U64) -> tuple[int, MappingKind]:
@@ -124,7 +124,7 @@ class FileTables:
         if self._bytes > _MOST_TABLE_BYTES:
             self._miss(file)
             return False
-        if (damage := damage_of(table)) is not Damage.NONE:
+        if (damage := damage_of(table)) is not TableDamage.NONE:
             self._damaged[file.path] = damage
         self._known[file] = len(self.tables), MappingKind.TABLE
         self.tables.append(table)

@@ -26,7 +26,7 @@ from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.recorder.python_trampolines import MOST_TRAMPOLINE_BYTES, are_trampolines, read_code
 from tdprof.text import plural
-from tdprof.unwind.tables import Damage, TableCache, TableWorker, damage_notes, damage_of, has_v8, identity_of
+from tdprof.unwind.tables import TableCache, TableDamage, TableWorker, damage_notes, damage_of, has_v8, identity_of
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
@@ -104,7 +104,7 @@ class _Batch:
     Damaged ones are added to ``damaged``, by their paths.
     """
 
-    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: dict[str, Damage]) -> None:
+    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: dict[str, TableDamage]) -> None:
         self._damaged = damaged
         self.unknown = dict(files)
         self._keys = list(files)
@@ -119,7 +119,7 @@ class _Batch:
         self.stuck_at = time.monotonic() + _PATIENCE_S
         key = self._keys[result[0]]
         fd = self.unknown.pop(key)
-        if result[1] and (damage := damage_of(result[1])) is not Damage.NONE:
+        if result[1] and (damage := damage_of(result[1])) is not TableDamage.NONE:
             with contextlib.suppress(OSError):
                 self._damaged[str(Path(f"/proc/self/fd/{fd}").readlink())] = damage
         os.close(fd)
@@ -172,7 +172,7 @@ class Unwinding:
         self._cache = cache
         self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
-        self._damaged: dict[str, Damage] = {}  # by path
+        self._damaged: dict[str, TableDamage] = {}  # by path
         self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
         self._is_full = False  # there was no room for a table
         self._known: dict[int, list[Extent]] = {}

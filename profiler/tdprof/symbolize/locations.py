@@ -164,12 +164,9 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         noted = table.file[symbols[outermost_rows]]
         file_ids[frame_start[outermost_rows] + np.uint32(level)] = np.where(noted < 0, NO_ID, noted + first_noted)
     used_functions, function = _number(function_ids, first_symbol + len(table))
-    own_ids = np.where(own_ids == NO_ID, file_ids, own_ids)
-    used_files, file = _number(np.concatenate([file_ids, own_ids]), first_noted + len(table.file_offset))
-    file = np.where(np.concatenate([file_ids, own_ids]) == NO_ID, np.int32(-1), file + np.int32(len(used_functions)))
     names = _function_names(index, table, used_functions, first_symbol)
-    files = index.file_names(used_files[used_files < first_noted])
-    files += table.file_names((used_files[used_files >= first_noted] - first_noted).tolist())
+    own_ids = np.where(own_ids == NO_ID, file_ids, own_ids)
+    files, file = _files(index, table, np.concatenate([file_ids, own_ids]), len(names))
     return Locations(
         frame_start=frame_start,
         function=function,
@@ -179,6 +176,15 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         strings=[*names, *files],
         own_file=None if np.array_equal(file_ids, own_ids) else file[total:],
     )
+
+
+def _files(index: CodeIndex, table: SymbolTable, ids: U32, first_string: int) -> tuple[list[str], I32]:
+    """Paths by id of the index, then of the table, and where each stands among the strings, -1 for ``NO_ID``."""
+    first_noted = len(index.file_name)
+    used, file = _number(ids, first_noted + len(table.file_offset))
+    files = index.file_names(used[used < first_noted])
+    files += table.file_names((used[used >= first_noted] - first_noted).tolist())
+    return files, np.where(ids == NO_ID, np.int32(-1), file + np.int32(first_string))
 
 
 def _files_of_begins(index: CodeIndex, begins: U64) -> U32:

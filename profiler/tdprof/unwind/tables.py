@@ -271,7 +271,7 @@ def has_v8(table: bytes) -> bool:
     return bool(binding.read_header(table).sources & binding.FROM_V8)
 
 
-class Damage(Enum):
+class TableDamage(Enum):
     """How much of a file's call-frame information is not used, because entries of it cannot be right."""
 
     NONE = auto()
@@ -279,18 +279,18 @@ class Damage(Enum):
     ALL = auto()
 
 
-def damage_of(table: bytes) -> Damage:
+def damage_of(table: bytes) -> TableDamage:
     """Of the file that a table was built of."""
     header = binding.read_header(table)
     if not header.bad_entries:
-        return Damage.NONE
-    return Damage.PART if header.sources & (binding.FROM_EH_FRAME | binding.FROM_DEBUG_FRAME) else Damage.ALL
+        return TableDamage.NONE
+    return TableDamage.PART if header.sources & (binding.FROM_EH_FRAME | binding.FROM_DEBUG_FRAME) else TableDamage.ALL
 
 
-def damage_notes(damaged: Mapping[str, Damage]) -> Iterator[str]:
+def damage_notes(damaged: Mapping[str, TableDamage]) -> Iterator[str]:
     """What the user should know of files whose call-frame information is damaged, by their paths."""
     for path, damage in sorted(damaged.items(), key=lambda each: each[0])[:_MOST_NAMED]:
-        if damage is Damage.PART:
+        if damage is TableDamage.PART:
             yield (
                 f"a part of the call-frame information of {path} is damaged and not used: its functions' callers are "
                 "guessed from instructions, or missing"

@@ -76,7 +76,7 @@ def test_of_debug_data_only_the_functions_that_are_damaged_are_not_used(
 
 
 def test_few_of_many_damaged_files_are_named() -> None:
-    assert list(tables.damage_notes({f"/{number:02}": tables.Damage.ALL for number in range(19, -1, -1)}))[7:] == [
+    assert list(tables.damage_notes({f"/{number:02}": tables.TableDamage.ALL for number in range(19, -1, -1)}))[7:] == [
         "the call-frame information of /07 is damaged and not used: callers are guessed from its instructions",
         "that of 12 more files is damaged, too",
     ]

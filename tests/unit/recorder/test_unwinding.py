@@ -127,7 +127,7 @@ def test_damaged_call_frame_information_is_named(recorder: unwinding.Unwinding, 
         file = ElfFile(sections={".eh_frame": frames((0x401000, 0x10, b"\0\0" + program))})
         (tmp_path / name).write_bytes(file.to_bytes())
     recorder.prepare_files([tmp_path / "good", tmp_path / "damaged"])
-    assert list(recorder.notes()) == list(tables.damage_notes({str(tmp_path / "damaged"): tables.Damage.ALL}))
+    assert list(recorder.notes()) == list(tables.damage_notes({str(tmp_path / "damaged"): tables.TableDamage.ALL}))
 
 
 def test_the_vdso_has_its_table_before_anything_runs(
