@@ -96,6 +96,10 @@ def test_what_is_not_known_well_enough_is_not_measured():
     assert verdict(found, "loads_of_l1", "share of loads from l1") is None
     found.topdown["branches_foreseen"]["branch_misprediction_ratio"]["at_most"] = 0.4
     assert verdict(found, "branches_foreseen", "branch_misprediction_ratio from") is None
+    # Of few samples: the interval reaches the bound, and what SPE says.
+    found.topdown["branches_at_random"]["branch_misprediction_ratio"] |= {"value": 0.05, "half_width": 0.2}
+    assert verdict(found, "branches_at_random", "branch_misprediction_ratio from") is None
+    assert verdict(found, "branches_at_random", "SPE within") is None
 
 
 def test_nothing_measured_is_no_check_passed():

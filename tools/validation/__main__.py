@@ -76,14 +76,14 @@ def pack(target: Path) -> None:
 
 
 def as_text(checks: list[Check], found: Measured) -> str:
-    """One line a check, what does not hold and what is not measured told apart; then why parts are missing."""
-    marks = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
+    """One line a check, what does not hold and what is not known told apart; then why parts are missing."""
+    marks = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
     width = max(len(check.about) for check in checks)
     must = max(len(check.must) for check in checks)
     lines = [f"{marks[check.holds]:13}  {check.about:{width}}  {check.must:{must}}  {check.says}" for check in checks]
     lines += [f"no {part}: {reason}" for part, reason in found.missing.items()]
     count = {kind: sum(check.holds is kind for check in checks) for kind in marks}
-    lines.append(f"{count[True]} hold, {count[False]} do not, {count[None]} were not measured")
+    lines.append(f"{count[True]} hold, {count[False]} do not, {count[None]} are not known")
     return "\n".join(lines) + "\n"
 
 

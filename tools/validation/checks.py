@@ -28,7 +28,7 @@ class Check:
         about: the benchmark.
         must: in words.
         says: what was measured, or why nothing was.
-        holds: None where nothing was measured.
+        holds: None where nothing was measured, or not well enough.
     """
 
     about: str
@@ -42,11 +42,17 @@ def check_all(found: Measured) -> list[Check]:
     return [*_counts(found), *_levels(found), *_metrics(found), *_operations(found), *_both(found)]
 
 
-def _between(about: str, what: str, value: float | None, low: float, high: float) -> Check:
+def _between(
+    about: str, what: str, value: float | None, low: float, high: float, half_width: float | None = None
+) -> Check:
+    """Also where the value's interval, not the value, reaches the bounds: that says nothing."""
     must = f"{what} from {low:g} to {high:g}"
     if value is None:
         return Check(about, must, "not measured", None)
-    return Check(about, must, f"{value:.4g}", low <= value <= high)
+    says = f"{value:.4g} ± {half_width:.2g}" if half_width else f"{value:.4g}"
+    is_inside = low <= value <= high
+    can_be = low - (half_width or 0) <= value <= high + (half_width or 0)
+    return Check(about, must, says, is_inside or (None if can_be else False))
 
 
 def _ordered(about: str, what: str, values: Sequence[tuple[str, float | None]]) -> Check:
@@ -99,7 +105,8 @@ def _bound(found: Measured, benchmark: str, metric: str) -> float | None:
 
 def _little(found: Measured, benchmark: str, metric: str, high: float) -> Check:
     """No more than that."""
-    check = _between(benchmark, metric, _bound(found, benchmark, metric), 0, high)
+    half_width = _metric(found, benchmark, metric, "half_width")
+    check = _between(benchmark, metric, _bound(found, benchmark, metric), 0, high, half_width)
     # A bound that is not low enough says nothing.
     return check if check.holds or _metric(found, benchmark, metric) is not None else replace(check, holds=None)
 
@@ -143,27 +150,27 @@ def _stalls(found: Measured) -> Iterator[Check]:
 def _metrics(found: Measured) -> Iterator[Check]:
     """Metrics of caches, branches and translations, by the PMU."""
 
-    def value(benchmark: str, metric: str) -> float | None:
-        return _metric(found, benchmark, metric)
+    def between(benchmark: str, metric: str, low: float, high: float) -> Check:
+        value, half_width = (_metric(found, benchmark, metric, key) for key in ("value", "half_width"))
+        return _between(benchmark, metric, value, low, high, half_width)
 
     # Of each turn's two branches nobody can foretell the one, of which half go wrong.
-    random = value("branches_at_random", "branch_misprediction_ratio")
-    yield _between("branches_at_random", "branch_misprediction_ratio", random, 0.15, 0.35)
+    yield between("branches_at_random", "branch_misprediction_ratio", 0.15, 0.35)
     yield _little(found, "branches_foreseen", "branch_misprediction_ratio", 0.01)
     yield _most(found, "retires", "ipc")
     yield _little(found, "loads_of_l1", "l1d_cache_mpki", 20)
     # 889 loads in a thousand instructions, each in a line of its own.
-    yield _between("loads_of_l2", "l1d_cache_mpki", value("loads_of_l2", "l1d_cache_mpki"), 300, 2000)
-    yield _between("loads_of_dram", "l2_cache_mpki", value("loads_of_dram", "l2_cache_mpki"), 300, 2000)
+    yield between("loads_of_l2", "l1d_cache_mpki", 300, 2000)
+    yield between("loads_of_dram", "l2_cache_mpki", 300, 2000)
     yield _little(found, "loads_of_l1", "l2_cache_mpki", 20)
-    yield _between("fetches", "l1i_cache_mpki", value("fetches", "l1i_cache_mpki"), 50, 2000)
+    yield between("fetches", "l1i_cache_mpki", 50, 2000)
     yield _most(found, "fetches", "l1i_cache_mpki")
-    yield _between("walks", "dtlb_walk_ratio", value("walks", "dtlb_walk_ratio"), 0.2, 1.5)
+    yield between("walks", "dtlb_walk_ratio", 0.2, 1.5)
     yield _little(found, "loads_of_l1", "dtlb_walk_ratio", 0.01)
     yield _ordered(
         "loads_of_dram",
         "instructions a cycle",
-        [(name, value(name, "ipc")) for name in ("loads_of_dram", "loads_of_l2", "loads_of_l1")],
+        [(name, _metric(found, name, "ipc")) for name in ("loads_of_dram", "loads_of_l2", "loads_of_l1")],
     )
 
 
@@ -214,8 +221,10 @@ def _both(found: Measured) -> Iterator[Check]:
             yield Check(benchmark, must, "not measured", None)
         else:
             least = by_pmu if _metric(found, benchmark, metric) is not None else 0
-            holds = least - margin <= by_spe <= by_pmu + margin
-            yield Check(benchmark, must, f"SPE {by_spe:.4g}, PMU {by_pmu:.4g}", holds)
+            half_width = _metric(found, benchmark, metric, "half_width")
+            check = _between(benchmark, must, by_spe, least - margin, by_pmu + margin, half_width)
+            pmu = f"{by_pmu:.4g} ± {half_width:.2g}" if half_width else f"{by_pmu:.4g}"
+            yield replace(check, must=must, says=f"SPE {by_spe:.4g}, PMU {pmu}")
 
 
 def _share(found: Measured, benchmark: str, part: str, whole: str) -> float | None:
