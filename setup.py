@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,26 @@ from setuptools.command.build_py import build_py
 CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 # Without a compiler the program is slower. Who has one says so, and is told when a library does not compile.
 IS_OPTIONAL = os.environ.get("TDPROF_NATIVE") != "required"
+HEADERS = [path for folder in ("bpf", "profiler/native", "spe/native") for path in sorted(Path(folder).glob("*.h"))]
+
+
+def headers_crc() -> int:
+    """As tdprof/native/headers.py makes it."""
+    crc = 0
+    for header in HEADERS:
+        crc = zlib.crc32(header.read_bytes(), crc)
+    return crc
 
 
 def plain_c(name: str, folder: str) -> Extension:
     """A shared library without Python.h, loaded with ctypes by one binding module."""
     sources = sorted(str(p) for p in Path(folder).glob("*.c"))
-    depends = sorted(str(p) for place in (folder, "bpf") for p in Path(place).glob("*.h"))
     return Extension(
         name,
         sources=sources,
-        depends=depends,
+        depends=[str(header) for header in HEADERS],
         include_dirs=[folder, "bpf"],  # the formats that the BPF programs and the native code share
+        define_macros=[("HEADERS_CRC", f"{headers_crc()}u")],
         extra_compile_args=CFLAGS,
         extra_link_args=["-lpthread"],
         optional=IS_OPTIONAL,

@@ -20,6 +20,7 @@ from tdprof.native import (
     started_threads,
     varied_work,
 )
+from tdprof.native.headers import is_current
 
 _HEADERS = (
     aux_flags,
@@ -56,8 +57,14 @@ def load_native() -> ctypes.CDLL | None:
             for header in _HEADERS:
                 header.declare(library)
         except AttributeError as error:  # a checkout that went on without its library
-            raise TdprofError(
-                f"{path} is of another version of tdprof: {error}", hint="pip install . (in a checkout: tools/setup)"
-            ) from error
+            raise _other_version(path, str(error)) from error
+        if not is_current(library, Path(__file__).parents[3]):
+            raise _other_version(path, "its headers are not those of this checkout")
         return library
     return None
+
+
+def _other_version(path: Path, how: str) -> TdprofError:
+    return TdprofError(
+        f"{path} is of another version of tdprof: {how}", hint="pip install . (in a checkout: tools/setup)"
+    )
