@@ -436,26 +436,33 @@ int switch_threads(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Add up the sleep of a thread that is woken. 0: it did not sleep, or that is recorded no more. */
+static __always_inline int pass_sleep(struct thread_times *thread)
+{
+	/* Where it may have left its groups meanwhile the rest of the wait counts alike. */
+	if (thread->state < THREAD_INTERRUPTIBLE || is_move_since(thread->left_ns))
+		return 0;
+	__u64 now_ns = bpf_ktime_get_ns(); /* before it is asked whether that is still recorded */
+
+	if (!recorded_since())
+		return 0;
+	pass_time(thread, now_ns);
+	return 1;
+}
+
 /* A thread that slept has what it waited for, and waits for a CPU. */
 int wake_thread(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u64 task = ctx->args[0], now_ns;
+	__u64 task = ctx->args[0];
 	struct thread_times *thread = times.lookup(&task);
 
-	if (!thread) {
-		if (recorded_since() && !since(SINCE_ALL_STAND)) {
-			now_ns = bpf_ktime_get_ns();
-			early_wakes.update(&task, &now_ns);
-		}
-		return 0;
-	}
-	/* Where it may have left its groups meanwhile the rest of the wait counts alike. */
-	if (thread->state >= THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns)) {
-		now_ns = bpf_ktime_get_ns(); /* before it is asked whether that is still recorded */
-		if (!recorded_since())
-			return 0;
-		pass_time(thread, now_ns);
-		thread->state = THREAD_RUNNABLE;
+	if (thread) {
+		if (pass_sleep(thread))
+			thread->state = THREAD_RUNNABLE;
+	} else if (recorded_since() && !since(SINCE_ALL_STAND)) {
+		__u64 now_ns = bpf_ktime_get_ns();
+
+		early_wakes.update(&task, &now_ns);
 	}
 	return 0;
 }
@@ -540,12 +547,10 @@ int take_waker(struct bpf_perf_event_data *ctx)
 {
 	__u64 task = ((struct bpf_raw_tracepoint_args *)ctx)->args[0];
 	struct thread_times *thread = times.lookup(&task);
-	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 zero = 0;
 
-	if (!recorded_since() || !thread || thread->state < THREAD_INTERRUPTIBLE || is_move_since(thread->left_ns))
+	if (!thread || !pass_sleep(thread))
 		return 0;
-	pass_time(thread, now_ns);
 	if (!thread->due[THREAD_INTERRUPTIBLE] && !thread->due[THREAD_UNINTERRUPTIBLE])
 		return 0;
 	struct walk *walk = walks.lookup(&zero);
