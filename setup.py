@@ -1,9 +1,9 @@
 """The two plain-C libraries and the BPF programs; everything else about the package stands in pyproject.toml."""
 
 import os
+import runpy
 import subprocess
 import sys
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,8 @@ from setuptools.command.build_py import build_py
 CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 # Without a compiler the program is slower. Who has one says so, and is told when a library does not compile.
 IS_OPTIONAL = os.environ.get("TDPROF_NATIVE") != "required"
-HEADERS = [path for folder in ("bpf", "profiler/native", "spe/native") for path in sorted(Path(folder).glob("*.h"))]
-
-
-def headers_crc() -> int:
-    """As tdprof/native/headers.py makes it."""
-    crc = 0
-    for header in HEADERS:
-        crc = zlib.crc32(header.read_bytes(), crc)
-    return crc
+LOADED_WITH = runpy.run_path("profiler/tdprof/native/headers.py")  # what looks whether a library is current
+HEADERS = LOADED_WITH["headers_of"](Path())
 
 
 def plain_c(name: str, folder: str) -> Extension:
@@ -34,7 +27,7 @@ def plain_c(name: str, folder: str) -> Extension:
         sources=sources,
         depends=[str(header) for header in HEADERS],
         include_dirs=[folder, "bpf"],  # the formats that the BPF programs and the native code share
-        define_macros=[("HEADERS_CRC", f"{headers_crc()}u")],
+        define_macros=[("HEADERS_CRC", f"{LOADED_WITH['checksum'](HEADERS)}u")],
         extra_compile_args=CFLAGS,
         extra_link_args=["-lpthread"],
         optional=IS_OPTIONAL,

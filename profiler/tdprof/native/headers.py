@@ -2,9 +2,22 @@
 
 import ctypes
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
-FOLDERS = ("bpf", "profiler/native", "spe/native")  # those of setup.py
+
+def headers_of(checkout: Path) -> list[Path]:
+    """What the compiled libraries are built with beside their sources; none where there is no checkout."""
+    folders = ("bpf", "profiler/native", "spe/native")
+    return [header for folder in folders for header in sorted((checkout / folder).glob("*.h"))]
+
+
+def checksum(headers: Sequence[Path]) -> int:
+    """CRC-32 of all their bytes; `setup.py` has it compiled in."""
+    crc = 0
+    for header in headers:
+        crc = zlib.crc32(header.read_bytes(), crc)
+    return crc
 
 
 def is_current(library: ctypes.CDLL, checkout: Path) -> bool:
@@ -15,11 +28,7 @@ def is_current(library: ctypes.CDLL, checkout: Path) -> bool:
     """
     if not (checkout / "profiler/native").is_dir():
         return True
-    crc = 0
-    for folder in FOLDERS:
-        for header in sorted((checkout / folder).glob("*.h")):
-            crc = zlib.crc32(header.read_bytes(), crc)
     try:
-        return ctypes.c_uint32.in_dll(library, "headers_crc").value == crc
+        return ctypes.c_uint32.in_dll(library, "headers_crc").value == checksum(headers_of(checkout))
     except ValueError:  # built before it was told
         return False
