@@ -3,7 +3,6 @@
 import gzip
 import io
 import os
-import queue
 import re
 import threading
 import time
@@ -18,6 +17,7 @@ from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import SymbolOptions
+from tdprof.recorder.patience import Call
 from tdprof.text import plural, printable
 
 if TYPE_CHECKING:
@@ -176,22 +176,11 @@ def _within(seconds: float, ask: Callable[[], _Answer]) -> _Answer:
         TimeoutError: it is not.
         OSError, ValueError, http.client.HTTPException: there is none.
     """
-    done: queue.SimpleQueue[_Answer | Exception] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            done.put(ask())
-        except Exception as error:  # whatever it is, who waits raises it
-            done.put(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        result = done.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
-    if isinstance(result, Exception):
-        raise result
-    return result
+    call = Call(ask)
+    threading.Thread(target=call.run, daemon=True).start()
+    if not call.wait(seconds):
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
+    return call.result(0, "the server")
 
 
 def _patience(told: str | None, attempt: int) -> float:
