@@ -11,7 +11,7 @@ from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
-from tdprof.model.arrays import I32, I64
+from tdprof.model.arrays import I64
 from tdprof.model.findings import NO_DIAGNOSIS, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations
@@ -20,7 +20,7 @@ from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, within_memory
 from tdprof.pipeline.spe_masked import view_of_masked_code
 from tdprof.pipeline.spe_report import lane_counts, make_report
 from tdprof.pipeline.spe_rows import SampledFunction
-from tdprof.profile.frames import function_identities, function_names, line_functions, whole_functions
+from tdprof.profile.frames import FunctionIdentity, function_identities, function_names, line_functions
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import MIN_SAMPLES
 from tdprof.values import dataclass
@@ -88,10 +88,10 @@ def join_spe(findings: Findings | None, capture: OpenCapture, profile: Profile) 
 
 def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
     """What the ratios are made of, by line of the profile's functions."""
-    counts = lane_counts(lines.tallied)
+    counts, id_of = lane_counts(lines.tallied), _ids_of_functions(profile)
     return LineCounts(
-        _functions(lines, profile)[lines.function],
-        _line_functions(lines, profile)[lines.function],
+        _ids_of([function.whole for function in lines.functions], id_of)[lines.function],
+        _ids_of(lines.functions, id_of)[lines.function],
         lines.line,
         {name: counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
     )
@@ -112,9 +112,8 @@ def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperation
     capture.progress("adding up SPE latencies")
     lines = capture.spe_lines
     # One row a function of the profile, in the order in which SPE met them.
-    distinct, first, number = np.unique(
-        _functions(lines, profile)[lines.function], return_index=True, return_inverse=True
-    )
+    ids = _ids_of([function.whole for function in lines.functions], _ids_of_functions(profile))
+    distinct, first, number = np.unique(ids[lines.function], return_index=True, return_inverse=True)
     order = np.argsort(first)
     order = order[distinct[order] != NO_ROW]
     group = np.full(len(distinct), NOT_COUNTED)
@@ -126,21 +125,16 @@ def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperation
     return FunctionOperations(functions, report)
 
 
-def _functions(lines: SpeLines, profile: Profile) -> I64:
-    """int64[functions + 1]: the profile's function ids of those that SPE sampled, ``NO_ROW`` for code that no sample
-    has; ``NO_ROW`` last, for records of no function."""
-    ids = whole_functions(profile.functions, profile.mapped_files)
-    return _ids_of([function.whole for function in lines.functions], profile, ids)
+def _ids_of_functions(profile: Profile) -> dict[FunctionIdentity, int]:
+    """The profile's function ids, those of lines; of whole functions they are the same as `whole_functions` has."""
+    functions, mapped_files = profile.functions, profile.mapped_files
+    identities = function_identities(functions, mapped_files)
+    return dict(zip(identities, line_functions(functions, mapped_files).tolist(), strict=True))
 
 
-def _line_functions(lines: SpeLines, profile: Profile) -> I64:
-    """As `_functions`, those of lines."""
-    return _ids_of(lines.functions, profile, line_functions(profile.functions, profile.mapped_files))
-
-
-def _ids_of(sampled: Sequence[SampledFunction], profile: Profile, ids: I32) -> I64:
-    identities = function_identities(profile.functions, profile.mapped_files)
-    id_of = dict(zip(identities, ids.tolist(), strict=True))
+def _ids_of(sampled: Sequence[SampledFunction], id_of: Mapping[FunctionIdentity, int]) -> I64:
+    """int64[functions + 1]: the ids of those that SPE sampled, ``NO_ROW`` for code that no sample has; ``NO_ROW`` last,
+    for records of no function."""
     return np.array([*(id_of.get(function.identity, NO_ROW) for function in sampled), NO_ROW], np.int64)
 
 
