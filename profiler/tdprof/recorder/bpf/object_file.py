@@ -228,6 +228,11 @@ def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int]
     return Loaded(maps, programs, {name: str(refusal) for name, refusal in errors.items()})
 
 
+def hear_no_signals() -> None:
+    """For a thread that loads: the verifier gives up when a signal comes, and signals are for who hears them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
 def _load_two_at_a_time(
     programs: Sequence[Program],
     maps: Sequence[int],
@@ -248,7 +253,7 @@ def _load_two_at_a_time(
                 errors[program.name] = error
 
     def help_out() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the verifier gives up when one comes
+        hear_no_signals()
         load()
 
     helper = threading.Thread(target=help_out)

@@ -2,11 +2,10 @@
 
 import contextlib
 import os
-import signal
 import threading
 from collections.abc import Callable
 
-from tdprof.recorder.bpf.object_file import LoadError
+from tdprof.recorder.bpf.object_file import LoadError, hear_no_signals
 
 _MOST_URGENT = -20  # nice(2)
 
@@ -31,8 +30,7 @@ class WalkLoad:
         self._thread.start()
 
     def _run(self) -> None:
-        # The verifier gives up when a signal comes; signals are for the thread that hears them.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        hear_no_signals()
         if self._is_urgent:
             with contextlib.suppress(PermissionError):
                 os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)  # of this thread alone
