@@ -70,6 +70,14 @@ def test_a_stack_is_as_deep_as_it_is(frameless: Path, folder: Path) -> None:
     assert 181 + len(BOTTOM) < deepest <= 255
 
 
+def record_by(script: str, program: Path, folder: Path) -> Capture:
+    """By a tdprof of which a script has changed something; there is room for all."""
+    command = [sys.executable, "-c", script, "record", "-o", str(folder), "--", str(program), "0.6"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "had no room" not in done.stderr
+    return Capture(folder)
+
+
 # Arrays for tables that a C library alone overfills.
 SMALL_ARRAYS = """
 from tdprof.cli.main import main
@@ -84,10 +92,7 @@ main()
 
 @pytest.mark.needs_bpf
 def test_tables_grow_while_recording(frameless: Path, folder: Path) -> None:
-    command = [sys.executable, "-c", SMALL_ARRAYS, "record", "-o", str(folder), "--", str(frameless), "0.6"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "had no room" not in done.stderr
-    assert whole_share(Capture(folder)) >= 0.99
+    assert whole_share(record_by(SMALL_ARRAYS, frameless, folder)) >= 0.99
 
 
 # The program that walks stacks of any depth is there when the command has ended.
@@ -116,10 +121,7 @@ main()
 
 @pytest.mark.needs_bpf
 def test_stacks_are_whole_while_the_walk_is_verified(frameless: Path, folder: Path) -> None:
-    command = [sys.executable, "-c", LATE_WALK, "record", "-o", str(folder), "--", str(frameless), "0.6"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "had no room" not in done.stderr
-    capture = Capture(folder)
+    capture = record_by(LATE_WALK, frameless, folder)
     assert whole_share(capture) >= 0.99, ends(capture)
     in_leaf = capture.count(lambda sample: path_of(sample.frames) if user_function(sample) == "leaf" else None)
     true = sum(count for path, count in in_leaf.items() if path[path.index("leaf") :] in PATHS)

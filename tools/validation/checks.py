@@ -49,10 +49,13 @@ def _between(
     must = f"{what} from {low:g} to {high:g}"
     if value is None:
         return Check(about, must, "not measured", None)
-    says = f"{value:.4g} ± {half_width:.2g}" if half_width else f"{value:.4g}"
     is_inside = low <= value <= high
     can_be = low - (half_width or 0) <= value <= high + (half_width or 0)
-    return Check(about, must, says, is_inside or (None if can_be else False))
+    return Check(about, must, _as_text(value, half_width), is_inside or (None if can_be else False))
+
+
+def _as_text(value: float, half_width: float | None) -> str:
+    return f"{value:.4g} ± {half_width:.2g}" if half_width else f"{value:.4g}"
 
 
 def _ordered(about: str, what: str, values: Sequence[tuple[str, float | None]]) -> Check:
@@ -223,8 +226,7 @@ def _both(found: Measured) -> Iterator[Check]:
             least = by_pmu if _metric(found, benchmark, metric) is not None else 0
             half_width = _metric(found, benchmark, metric, "half_width")
             check = _between(benchmark, must, by_spe, least - margin, by_pmu + margin, half_width)
-            pmu = f"{by_pmu:.4g} ± {half_width:.2g}" if half_width else f"{by_pmu:.4g}"
-            yield replace(check, must=must, says=f"SPE {by_spe:.4g}, PMU {pmu}")
+            yield replace(check, must=must, says=f"SPE {by_spe:.4g}, PMU {_as_text(by_pmu, half_width)}")
 
 
 def _share(found: Measured, benchmark: str, part: str, whole: str) -> float | None:
