@@ -16,10 +16,10 @@ COMMANDS = ("bash", "cat", "cut", "dirname", "find", "mkdir", "sha256sum", "sort
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project whose one C file does not compile."""
-    for folder in ("profiler/native", "profiler/tdprof", "spe/native", "bpf", "tools"):
+    for folder in ("profiler/native", "profiler/tdprof/native", "spe/native", "bpf", "tools"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "profiler/native/broken.c").write_text("int broken(void) { return not_there; }\n")
-    for name in ("setup.py", "tools/setup"):
+    for name in ("setup.py", "tools/setup", "profiler/tdprof/native/headers.py"):
         shutil.copy(PROJECT / name, tmp_path / name)
     return tmp_path
 

@@ -27,10 +27,10 @@ from tdprof.recorder.hotspot import NotKnownError
 from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_processes import JavaProcesses, java_mapped
 
-# What HotSpot does of the protocol: on SIGQUIT it listens, if it finds the file that says so; else, and if it listens
-# already, it writes stacks.
+# What HotSpot does of the protocol: at its start it removes the socket of one that was killed and had its number; on
+# SIGQUIT it listens, if it finds the file that says so; else, and if it listens already, it writes stacks.
 JVM = """
-import itertools, mmap, os, signal, socket, sys, tempfile, time
+import contextlib, itertools, mmap, os, signal, socket, sys, tempfile, time
 with tempfile.TemporaryDirectory() as folder, open(folder + "/libjvm.so", "w+b") as library:
     library.write(b"code")
     library.flush()
@@ -38,6 +38,8 @@ with tempfile.TemporaryDirectory() as folder, open(folder + "/libjvm.so", "w+b")
 if sys.argv[1] != "other":
     open("/proc/self/comm", "w").write("Signal Dispatcher")
 answer, me = sys.argv[1].encode(), os.getpid()
+with contextlib.suppress(FileNotFoundError):
+    os.unlink(f"/tmp/.java_pid{me}")
 
 def wake(*_):
     asked = os.path.exists(f"/tmp/.attach_pid{me}") and not os.path.exists(f"/tmp/.java_pid{me}")
