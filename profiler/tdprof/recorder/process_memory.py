@@ -86,7 +86,7 @@ class ProcessMemory:
         os.close(heard)
 
     def read(self, pid: int, address: int, size: int) -> bytes:
-        """``size`` bytes, at most some KiB, or fewer where what is mapped ends.
+        """``size`` bytes, at most some MiB, or fewer where what is mapped ends.
 
         Raises:
             OSError: the process has ended, nothing is mapped there, (PermissionError) this user may not read it, or

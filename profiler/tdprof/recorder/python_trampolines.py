@@ -3,13 +3,14 @@
 They keep no frame pointers, and no table tells of them; but all are copies of one (Python/asm_trampoline.S).
 """
 
-import os
+from collections.abc import Callable
 
 # sub $8,%rsp; call *%rcx; add $8,%rsp; ret, in builds for CET behind endbr64. Later ones keep frame pointers.
 _CODE = bytes.fromhex("4883ec08ffd14883c408c3")
 _FORMS = (_CODE, bytes.fromhex("f30f1efa") + _CODE)
 _ARENA_BYTES = 16 * 4096  # that are filled at a time (new_code_arena in Python/perf_trampoline.c)
-MOST_TRAMPOLINE_BYTES = 64 * _ARENA_BYTES
+_MOST_BYTES = 64 * _ARENA_BYTES
+_FIRST_BYTES = 64  # tell nearly all other code from them
 
 
 def are_trampolines(code: bytes) -> bool:
@@ -23,14 +24,15 @@ def are_trampolines(code: bytes) -> bool:
     return False
 
 
-def read_code(pid: int, start: int, size: int) -> bytes:
-    """Some of a process's memory.
+def hold_trampolines(read: Callable[[int, int], bytes], start: int, size: int) -> bool:
+    """Whether so many bytes of a process's memory are filled with them; of other code only the beginning is read.
+
+    Args:
+        read: memory at an address, so many bytes, or fewer where what is mapped ends.
+        start: where the code begins.
+        size: its bytes; more than CPython would map at once are not looked at.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: from ``read``.
     """
-    fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.pread(fd, size, start)
-    finally:
-        os.close(fd)
+    return size <= _MOST_BYTES and all(are_trampolines(read(start, part)) for part in (min(size, _FIRST_BYTES), size))

@@ -5,6 +5,7 @@ nothing is known to be mapped. So what is never sampled costs nothing, however m
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import select
@@ -23,8 +24,9 @@ from tdprof.recorder.executable_maps import VDSO, ExecutableLine, FileKey, key_o
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.hotspot import is_jvm
 from tdprof.recorder.patience import Patience
+from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
-from tdprof.recorder.python_trampolines import MOST_TRAMPOLINE_BYTES, are_trampolines, read_code
+from tdprof.recorder.python_trampolines import hold_trampolines
 from tdprof.text import plural
 from tdprof.unwind.tables import TableCache, TableDamage, TableWorker, damage_notes, damage_of, has_v8, identity_of
 
@@ -184,6 +186,7 @@ class Unwinding:
         self._waiting: dict[FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
         self._batch: _Batch | None = None
         self._patience = Patience()
+        self._process_memory = ProcessMemory()  # whose reader starts when it is first asked for
         self._silent: set[int] = set()  # have not answered, and nothing was published of them since
         self._want_vdso()
 
@@ -311,6 +314,7 @@ class Unwinding:
         for fd in self._wanted.values():
             os.close(fd)
         self._ready.close()
+        self._process_memory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -505,13 +509,13 @@ class Unwinding:
 
     def _with_trampolines(self, pid: int, extent: Extent) -> Extent:
         """Generated code, where it is CPython's trampolines for perf, as such."""
-        if extent.otherwise != StackEnd.JIT or extent.size > MOST_TRAMPOLINE_BYTES:
+        if extent.otherwise != StackEnd.JIT:
             return extent
-        try:
-            code = self._patience.ask(pid, lambda: read_code(pid, extent.start, extent.size))
-        except (OSError, TimeoutError):
-            return extent
-        return extent.of_trampolines() if are_trampolines(code) else extent
+        read = functools.partial(self._process_memory.read, pid)
+        with contextlib.suppress(OSError):
+            if hold_trampolines(read, extent.start, extent.size):
+                return extent.of_trampolines()
+        return extent
 
     def _put(self, table: bytes) -> _Placed | StackEnd:
         """Place a table, one of several copies of a file once."""

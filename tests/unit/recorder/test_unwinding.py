@@ -1,7 +1,11 @@
 """Tables of what runs: found out by a worker, while nothing that a file does holds the recording up."""
 
+import ctypes
+import mmap
 import os
+import platform
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +22,7 @@ from builders.elf import ElfFile
 from builders.waiting import wait_until
 from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
-from tdprof.recorder import executable_maps, unwinding
+from tdprof.recorder import executable_maps, process_memory, unwinding
 from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
 from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.host import own_vdso
@@ -60,6 +64,7 @@ class Arrays:
 
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         self.published.append(pid)
+        self.extents = {extent.start: extent for extent in extents}
         self.confirmed.discard(pid)
         return True
 
@@ -189,6 +194,28 @@ def test_a_process_whose_mappings_cannot_be_read_holds_up_nobody(
     assert arrays.published == [os.getpid()]
     assert list(recorder.notes()) == ["what 1 process mapped could not be read in time: its stacks end as no-table"]
     go.set()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPython's trampolines for perf: x86-64")
+def test_code_that_is_pythons_trampolines_is_marked_unless_its_memory_does_not_answer(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays.has_trampolines = True
+    code = mmap.mmap(-1, 65536, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(bytes.fromhex("4883ec08ffd14883c408c3") * 5000)
+    start = ctypes.addressof(pointed := ctypes.c_char.from_buffer(code))
+    try:
+        recorder.add_processes([os.getpid()])
+        assert arrays.extents[start] == Extent(start, 65536, 0, StackEnd.JIT).of_trampolines()
+        os.kill(reader := recorder._process_memory._reader, signal.SIGSTOP)
+        monkeypatch.setattr(process_memory, "_PATIENCE_S", 0.1)
+        recorder.add_processes([os.getpid()])
+        assert arrays.extents[start] == Extent(start, 65536, 0, StackEnd.JIT)
+        os.kill(reader, signal.SIGKILL)
+        os.waitpid(reader, 0)
+    finally:
+        del pointed
+        code.close()
 
 
 def test_processes_that_have_ended_are_let_go_of(
