@@ -18,7 +18,7 @@ from tdprof.values import dataclass
 
 _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)
-_TYPES = (*_SWITCHES, *_LOSSES)
+_TYPES = (*_SWITCHES, *_LOSSES, RecordType.EXIT)
 _MOST_ADDED = 1 << 23
 _FIELDS = ("time_ns", "type", "cpu", "tid", "ptid", "misc")
 _ROW = np.dtype([(name, "u8" if name == "time_ns" else "u4") for name in _FIELDS])
@@ -107,8 +107,9 @@ def without_switches(batch: SideBand) -> SideBand:
 def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | None = None) -> SwitchesByCpu:
     """The switches of each CPU that has any, or may have had, since records of it were lost.
 
-    A record of a switch names both threads if a CPU was recorded, the recorded thread alone if that was (then nobody is
-    known to run after it went). Between two switches with a loss of records between them, nobody is known.
+    A record of a switch names both threads if a CPU was recorded, the recorded thread alone if that was: then nobody is
+    known to run after it went, but for one who goes or ends next without having come, since its events were begun while
+    it ran. Between two switches with a loss of records between them, nobody is known.
 
     Args:
         batches: of `switch_rows`; those of a CPU in time order.
@@ -118,25 +119,31 @@ def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | Non
     if not np.isin(rows["type"], _SWITCHES).any():
         return no_switches()
     rows = rows[rows["cpu"] != NOT_RECORDED]
+    if windows is not None:  # within which each switch is told, of both threads
+        rows = rows[rows["type"] != RecordType.EXIT]
     # Stable: of one switch the record of who goes stands before that of who comes, at the same time or earlier.
     rows = rows[np.lexsort((rows["time_ns"], rows["cpu"]))]
     is_lost = np.isin(rows["type"], _LOSSES)
-    is_out = (rows["misc"] & MISC_SWITCH_OUT) != 0
+    is_end = rows["type"] == RecordType.EXIT  # which the thread itself tells, where it runs
+    is_out = is_end | ((rows["misc"] & MISC_SWITCH_OUT) != 0)
     is_wide = rows["type"] == RecordType.SWITCH_CPU_WIDE
     mine = rows["tid"].astype(np.uint64)
     other = np.where(is_wide, rows["ptid"].astype(np.uint64), np.uint64(NO_TID))
-    before, after = np.where(is_out, mine, other), np.where(is_out, other, mine)
-    before[is_lost] = after[is_lost] = NO_TID
+    before, after = np.where(is_out, mine, other), np.where(is_out & ~is_end, other, mine)
+    for tid in (before, after):
+        tid[is_lost | (tid == NOT_RECORDED)] = NO_TID
     # The records just before a loss do not tell who ran until it: other switches may be what was lost.
     is_followed = rows["cpu"][:-1] == rows["cpu"][1:]
     after[:-1][is_followed & is_lost[1:]] = NO_TID
+    if windows is None:  # else two in a row may be of different ones
+        is_untold = is_end[:-1] | (after[:-1] == NO_TID)
+        ran = is_followed & is_out[1:] & ~is_lost[:-1] & is_untold & (before[1:] != NO_TID)
+        after[:-1][ran] = before[1:][ran]
     cpu, time = rows["cpu"].astype(np.uint32), rows["time_ns"].astype(np.uint64)
     if windows is not None:
         cpu, time, before, after = _within(windows, cpu, time, before, after)
     found = SwitchesByCpu.of_rows(cpu, time, after, np.zeros(len(cpu), bool))
     found.before[:] = before[found.start[:-1]]
-    for tid in (found.before, found.tid):
-        tid[tid == NOT_RECORDED] = NO_TID
     return found
 
 
