@@ -98,6 +98,7 @@ def on_one_cpu(words: Sequence[str]) -> str:
 
 # Metrics of which a run this short gives a handful of samples: they are measured, and not compared.
 OF_FEW_SAMPLES = (*METRICS[1:], "instructions a cycle: ")
+SUM = "the sum of level 1 "  # which is not known of so few, or holds
 # The guest's own core is an N3, whose SPE has no published encoding of sources: events tell first-level hits and misses
 # of the last level.
 NOT_KNOWN = {"share of loads from l2 from 0.5 to 1", "share of loads from other cores: shares_nothing < shares_a_line"}
@@ -124,5 +125,5 @@ def test_every_check_holds(kit: Path, simulate: Callable[..., Simulation], tmp_p
     assert found.missing == {}
     every = [check for check in checks.check_all(found) if not any(name in check.must for name in OF_FEW_SAMPLES)]
     assert [str(check) for check in every if check.holds is False] == []
-    assert {check.must for check in every if check.holds is None} == NOT_KNOWN
+    assert {check.must for check in every if check.holds is None and SUM not in check.must} == NOT_KNOWN
     assert len(every) > 30

@@ -91,6 +91,8 @@ def test_wrong_numbers_do_not():
 
 
 def test_what_is_not_known_well_enough_is_not_measured():
+    from checks import LEVEL_1
+
     found = measured()
     found.spe["loads_of_l1"]["loads_by_level"] = {"unknown": 1600}
     assert verdict(found, "loads_of_l1", "share of loads from l1") is None
@@ -100,6 +102,16 @@ def test_what_is_not_known_well_enough_is_not_measured():
     found.topdown["branches_at_random"]["branch_misprediction_ratio"] |= {"value": 0.05, "half_width": 0.2}
     assert verdict(found, "branches_at_random", "branch_misprediction_ratio from") is None
     assert verdict(found, "branches_at_random", "SPE within") is None
+    # Nor does a value within the bounds whose interval is wider than they are.
+    found.topdown["branches_at_random"]["branch_misprediction_ratio"] |= {"value": 0.24, "half_width": 0.2}
+    assert verdict(found, "branches_at_random", "branch_misprediction_ratio from") is None
+    found.topdown_ran = ["retires"]
+    found.topdown["retires"] = {metric: {"value": 25.0, "half_width": 5.0} for metric in LEVEL_1}
+    assert verdict(found, "retires", "the sum of level 1") is True
+    found.topdown["retires"]["retiring"]["half_width"] = 20.0
+    assert verdict(found, "retires", "the sum of level 1") is None
+    found.topdown["retires"]["retiring"]["value"] = 90.0
+    assert verdict(found, "retires", "the sum of level 1") is False
 
 
 def test_nothing_measured_is_no_check_passed():

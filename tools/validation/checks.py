@@ -16,6 +16,8 @@ LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 CHASES = ("loads_of_l1", "loads_of_l2", "loads_of_llc", "loads_of_dram")
 # Of each load of a chase the loop has two instructions for sixteen.
 LOADS_OF_A_CHASE = 16 / 18
+# Doubt in a sum, in per cent of all slots, beyond which it says nothing.
+MOST_DOUBT = 25
 # Share of loads without a known source beyond which shares of sources say nothing.
 MOST_UNKNOWN = 0.05
 
@@ -45,13 +47,14 @@ def check_all(found: Measured) -> list[Check]:
 def _between(
     about: str, what: str, value: float | None, low: float, high: float, half_width: float | None = None
 ) -> Check:
-    """Also where the value's interval, not the value, reaches the bounds: that says nothing."""
+    """An interval that reaches the bounds with its value outside, or that is wider than they are, says nothing."""
     must = f"{what} from {low:g} to {high:g}"
     if value is None:
         return Check(about, must, "not measured", None)
-    is_inside = low <= value <= high
-    can_be = low - (half_width or 0) <= value <= high + (half_width or 0)
-    return Check(about, must, _as_text(value, half_width), is_inside or (None if can_be else False))
+    doubt = half_width or 0
+    is_told = low <= value <= high and 2 * doubt <= high - low
+    can_be = low - doubt <= value <= high + doubt
+    return Check(about, must, _as_text(value, half_width), is_told or (None if can_be else False))
 
 
 def _as_text(value: float, half_width: float | None) -> str:
@@ -122,10 +125,11 @@ def _levels(found: Measured) -> Iterator[Check]:
         return
     for benchmark in found.topdown_ran or [COUNTED]:
         values = [_metric(found, benchmark, metric) for metric in LEVEL_1]
-        widths = [_metric(found, benchmark, metric, "half_width") or 0 for metric in LEVEL_1]
+        doubt = sum(_metric(found, benchmark, metric, "half_width") or 0 for metric in LEVEL_1)
         known = [value for value in values if value is not None]
         total = sum(known) if len(known) == len(LEVEL_1) else None
-        yield _between(benchmark, "the sum of level 1 in %", total, 99 - sum(widths), 101 + sum(widths))
+        check = _between(benchmark, "the sum of level 1 in %", total, 99 - doubt, 101 + doubt)
+        yield replace(check, holds=None) if check.holds and doubt > MOST_DOUBT else check
     for benchmark, metric in {
         "retires": "retiring",
         "divides": "backend_bound",
