@@ -123,13 +123,7 @@ def make_tables(
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=end_ns,
         state=State.COMPLETE,
-        notes=[
-            *manifest.notes,
-            *decoded.notes,
-            *notes,
-            *(held.notes() if held else ()),
-            *_no_python(manifest, mapped),
-        ],
+        notes=[*manifest.notes, *decoded.notes, *notes, *_no_python(manifest, mapped)],
     )
 
 

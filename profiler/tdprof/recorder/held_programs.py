@@ -129,8 +129,10 @@ class HeldPrograms:
             mapped: the build-ids of all that is mapped now; None: not all is known.
         """
         self._segment += 1
-        for counted in (self._tries, self._refused, self._left_out):
+        for counted in (self._tries, self._refused):
             counted.clear()
+        if mapped is not None:
+            self._left_out.intersection_update(mapped)
         known = list(self._held)  # at once: a thread that looks at what was mapped before may still add
         self._mapped_in.update((each, self._segment) for each in known if mapped is None or each in mapped)
         for build_id in known:
@@ -159,12 +161,11 @@ class HeldPrograms:
         return not self._followed or pid in self._followed
 
     def notes(self) -> list[str]:
-        """What a user should know of it."""
-        if not self._left_out:
+        """What a user should know of it, for each segment."""
+        count = sum(build_id not in self._held for build_id in self._left_out)
+        if not count:
             return []
-        return [
-            f"{plural(len(self._left_out), 'program', 's')} not held while running: what was deleted since has no names"
-        ]
+        return [f"{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]
 
     def __contains__(self, build_id: str) -> bool:
         return build_id in self._held

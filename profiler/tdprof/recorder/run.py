@@ -351,7 +351,7 @@ class Run:
         ]
         manifest = self.segment.with_totals(self.manifest, now, notes)
         of_turns = [*self.turns.notes, *duty_notes(manifest.duty, manifest.duration_ns)] if self.turns else []
-        return replace(manifest, notes=[*manifest.notes, *of_turns])
+        return replace(manifest, notes=[*manifest.notes, *of_turns, *self.mappings.held.notes()])
 
     def _rotate(self, wakeups: Wakeups) -> None:
         """Right after a drain: prepare the next segment if it is time, and begin it once that is done."""

@@ -285,6 +285,10 @@ def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest
         for build_id in ("aa", "bb", "cc"):
             held.hold_mapped_before(1, 0, 4096, build_id)
         assert ("aa" in held, "bb" in held, "cc" in held) == (True, True, False)
+        said = ["1 program not held while running: what was deleted since has no names"]
+        assert held.notes() == said
+        held.begin_segment({"aa", "bb", "cc"})
+        assert held.notes() == said
         for _ in range(9):
             held.begin_segment(None)
         for _ in range(3):
