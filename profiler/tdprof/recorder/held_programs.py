@@ -162,7 +162,8 @@ class HeldPrograms:
 
     def notes(self) -> list[str]:
         """What a user should know of it, for each segment."""
-        count = sum(build_id not in self._held for build_id in self._left_out)
+        left_out = self._left_out.copy()  # at once: the thread that looks at what was mapped before may still add
+        count = sum(build_id not in self._held for build_id in left_out)
         if not count:
             return []
         return [f"{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]

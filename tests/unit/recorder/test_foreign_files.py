@@ -270,6 +270,20 @@ def test_no_more_programs_are_held_than_there_are_descriptors_for(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_what_was_not_held_is_told_while_another_thread_finds_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_programs, "_MOST_HELD", 2)
+
+    class Held(dict[str, Any]):
+        def __contains__(self, build_id: object) -> bool:
+            held._left_out.add("found meanwhile")
+            return False
+
+    with HeldPrograms() as held:
+        held._leave_out("aa")
+        held._held = Held()
+        assert held.notes() == ["1 program not held while running: what was deleted since has no names"]
+
+
 def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with HeldProcess(os.getpid()) as process:
         identity = process.identity
