@@ -35,4 +35,4 @@ def hold_trampolines(read: Callable[[int, int], bytes], start: int, size: int) -
     Raises:
         OSError: from ``read``.
     """
-    return size <= _MOST_BYTES and all(are_trampolines(read(start, part)) for part in (min(size, _FIRST_BYTES), size))
+    return size <= _MOST_BYTES and all(are_trampolines(read(start, part)) for part in (_FIRST_BYTES, size))

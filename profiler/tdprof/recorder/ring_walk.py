@@ -66,13 +66,12 @@ def _in_place(part: RingPart) -> Part:
 class RingWalker:
     """Walks what is drained; `unwinding.Walker` says how it is told of tables and mappings."""
 
-    has_trampolines = True
-
     def __init__(self) -> None:
         library = load_native()
         assert library is not None, "can_walk() was not asked"
         self._library = library
         machine = platform.machine()
+        self.has_trampolines = machine == "x86_64"  # elsewhere they keep frame pointers
         registers = sorted(WALK_REGISTERS[machine])
         places = [registers.index(number) for number in WALK_REGISTERS[machine]]
         self._asked = (ctypes.c_uint32 * _MOST_QUESTIONS)()

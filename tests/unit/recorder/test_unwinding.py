@@ -3,7 +3,6 @@
 import ctypes
 import mmap
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -196,7 +195,6 @@ def test_a_process_whose_mappings_cannot_be_read_holds_up_nobody(
     go.set()
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPython's trampolines for perf: x86-64")
 def test_code_that_is_pythons_trampolines_is_marked_unless_its_memory_does_not_answer(
     recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
