@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdprof.decode.perf.columns import NOT_RECORDED, SIDE_BAND
+from builders.switch_records import rows
+from tdprof.decode.perf.columns import NOT_RECORDED
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT
-from tdprof.decode.spe.switches import switch_rows, switches_of
+from tdprof.decode.spe.switches import switches_of
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.spe import NO_TID
 
@@ -74,10 +75,8 @@ def with_loss(told: Sequence[Told], first: int, count: int) -> list[Told]:
 
 def found_of(told: Sequence[Told], ran: Sequence[Ran]) -> list[int]:
     """Who ran at each operation, as the records tell."""
-    table = np.zeros(len(told), SIDE_BAND)
-    for name, column in zip(("time_ns", "type", "misc", "tid", "ptid"), zip(*told, strict=True), strict=True):
-        table[name] = column
-    switches = switches_of([switch_rows(table)]).get(0)  # nobody's where no switch was told
+    records = rows(*((time, 0, misc, tid, other, kind) for time, kind, misc, tid, other in told))
+    switches = switches_of([records]).get(0)  # nobody's where no switch was told
     return (
         switches.thread_at(np.array([time for time, _ in ran], np.uint64)).tolist() if switches else [NO_TID] * len(ran)
     )

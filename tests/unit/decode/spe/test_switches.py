@@ -13,29 +13,22 @@ from builders import spe
 from builders.captures import table_writer, write_manifest
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
+from builders.switch_records import rows
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
-from tdprof.decode.perf.columns import NOT_RECORDED, SIDE_BAND
+from tdprof.decode.perf.columns import NOT_RECORDED
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT
 from tdprof.decode.spe.perf_input import open_perf_data
 from tdprof.decode.spe.row_sums import LINE_BYTES, count_words
-from tdprof.decode.spe.switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
+from tdprof.decode.spe.switches import Switches, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.choices import By
 from tdprof.model.spe import NO_TID
 from tdprof.pipeline.spe_report import analyse
 
 OUT, IN = MISC_SWITCH_OUT, 0
-
-
-def rows(*records: tuple[int, int, int, int, int, RecordType]) -> np.ndarray:
-    """(time, cpu, misc, tid, ptid, type) each."""
-    table = np.zeros(len(records), SIDE_BAND)
-    for name, column in zip(("time_ns", "cpu", "misc", "tid", "ptid", "type"), zip(*records, strict=True), strict=True):
-        table[name] = column
-    return switch_rows(table)
 
 
 def wide(time: int, misc: int, tid: int, other: int, cpu: int = 0) -> tuple[int, int, int, int, int, RecordType]:
