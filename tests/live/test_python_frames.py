@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from live.interpreters import interpreters, interpreters_with
 from live.recording import TDPROF, Capture, Sample, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
@@ -33,19 +34,7 @@ BEGINNING_S = 1.0
 LOOP = {"_PyEval_EvalFrameDefault", "<module>", "main", "heavy", "light"}
 
 
-def interpreters() -> list[str]:
-    """Programs of each version that frames are walked of, as far as they are here."""
-    found: dict[str, str] = {}
-    for name in ("/usr/bin/python3", *(f"python3.{minor}" for minor in range(9, 15)), sys.executable):
-        if path := shutil.which(name):
-            ask = [path, "-c", "import sys; print(sys.version_info[:2] >= (3, 9), sys.version.split()[0])"]
-            answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
-            if answer[:1] == ["True"]:
-                found.setdefault(answer[1], path)
-    return list(found.values())
-
-
-@pytest.fixture(params=interpreters())
+@pytest.fixture(params=interpreters().values(), ids=[*interpreters()])
 def interpreter(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -150,7 +139,7 @@ def test_a_thread_is_found_among_hundreds(folder: Path) -> None:
 
 
 def test_each_subinterpreter_adds_frames_to_a_stack(folder: Path) -> None:
-    has_them = [path for path in interpreters() if not subprocess.run([path, "-c", "import _interpreters"]).returncode]
+    has_them = interpreters_with("_interpreters")
     if not has_them:
         pytest.skip("no CPython 3.13 or later: before, a subinterpreter's thread is who made it")
     capture = record("--", has_them[0], WORKLOADS / "python_interpreters.py", BEGINNING_S + 1, folder=folder)
@@ -162,9 +151,7 @@ def test_each_subinterpreter_adds_frames_to_a_stack(folder: Path) -> None:
 
 
 def test_no_caller_is_guessed_where_subinterpreters_run_each_other(folder: Path) -> None:
-    load = ["-c", "import importlib.util as util, sys; sys.exit(not any(map(util.find_spec, sys.argv[1:])))"]
-    modules = ["_interpreters", "_xxsubinterpreters"]
-    has_them = [path for path in interpreters() if not subprocess.run([path, *load, *modules]).returncode]
+    has_them = interpreters_with("_interpreters", "_xxsubinterpreters")
     if not has_them:
         pytest.skip("no CPython with subinterpreters' module")
     script = WORKLOADS / "python_nested_interpreters.py"
@@ -298,7 +285,7 @@ def test_a_thread_of_others_has_frames_at_each_call(interpreter: str, folder: Pa
 
 
 def test_a_process_that_executes_one_python_after_another_has_frames_of_each(folder: Path) -> None:
-    program = [sys.executable, WORKLOADS / "python_executes.py", BEGINNING_S, *interpreters()]
+    program = [sys.executable, WORKLOADS / "python_executes.py", BEGINNING_S, *interpreters().values()]
     capture = record("-F", "1999", "--", *program, folder=folder)
     seen = Counter(functions[2] for functions in python_part(capture).elements() if functions[:2] == ("spin", "work"))
     assert {*seen} == {f"round_{number}" for number in range(1 + len(interpreters()))}

@@ -1,0 +1,36 @@
+"""The CPython programs of this machine: on PATH, and builds of pyenv and uv, which leave theirs beside it."""
+
+import functools
+import itertools
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_BUILDS = (".pyenv/versions/*/bin/python3", ".local/share/uv/python/*/bin/python3")
+
+
+def _programs() -> Iterator[str]:
+    on_path = ("/usr/bin/python3", *(f"python3.{minor}" for minor in range(9, 15)), sys.executable)
+    yield from filter(None, map(shutil.which, on_path))
+    builds = itertools.chain.from_iterable(sorted(Path.home().glob(pattern)) for pattern in _BUILDS)
+    yield from map(str, builds)
+
+
+@functools.cache
+def interpreters() -> dict[str, str]:
+    """Programs by their full versions, of those whose frames are walked."""
+    found: dict[str, str] = {}
+    for path in _programs():
+        ask = [path, "-c", "import sys; print(sys.version_info[:2] >= (3, 9), sys.version.split()[0])"]
+        answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+        if answer[:1] == ["True"]:
+            found.setdefault(answer[1], path)
+    return found
+
+
+def interpreters_with(*modules: str) -> list[str]:
+    """Those that have one of the modules at least."""
+    ask = ["-c", "import importlib.util as util, sys; sys.exit(not any(map(util.find_spec, sys.argv[1:])))", *modules]
+    return [path for path in interpreters().values() if not subprocess.run([path, *ask], check=False).returncode]
