@@ -12,6 +12,8 @@ from tdprof.capture.output_folder import OutputFolder
 from tdprof.linux.output_file import new_file, replaced_file
 from tdprof.linux.user_cache import CacheFolder
 
+pytestmark = pytest.mark.beside_others
+
 # linux/posix_acl_xattr.h: version, then (tag, permissions, id) of owner, one user, group, mask and others.
 _NOBODY = 0xFFFFFFFF
 _ENTRIES = [(0x01, 7, _NOBODY), (0x02, 7, MALLORY), (0x04, 5, _NOBODY), (0x10, 7, _NOBODY), (0x20, 5, _NOBODY)]

@@ -19,6 +19,8 @@ from builders.costly_captures import write_capture
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
 
+pytestmark = pytest.mark.beside_others
+
 GOOD = "5ea1" + 18 * "ab"
 FORGED = [
     "../../../../../../etc/evil",

@@ -17,6 +17,8 @@ from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.symbol_table import SymbolTable
 
+pytestmark = pytest.mark.beside_others
+
 BUILD_ID = "ab" + 38 * "1"
 
 

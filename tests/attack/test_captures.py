@@ -32,6 +32,8 @@ from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.symbol_table import read_elf_symbols
 from tdprof.symbolize.symbolizer import Symbolizer
 
+pytestmark = pytest.mark.beside_others
+
 IN_ACCESS, IN_MODIFY, IN_OPEN, IN_CREATE = 0x1, 0x2, 0x20, 0x100  # linux/inotify.h
 EVENT = struct.Struct("<iIII")
 

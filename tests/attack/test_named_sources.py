@@ -15,6 +15,8 @@ from tdprof.pipeline.annotate.source_files import SourceFiles
 from tdprof.recorder.identity import Identity
 from tdprof.symbolize.symbolizer import Symbolizer
 
+pytestmark = pytest.mark.beside_others
+
 SECRET = "root:secret-hash\n" * 60
 PROGRAM = """
 #include <time.h>

@@ -9,6 +9,8 @@ import pytest
 
 from attack.conftest import User
 
+pytestmark = pytest.mark.beside_others
+
 OUTPUT = """
 import os, sys
 from pathlib import Path

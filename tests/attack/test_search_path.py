@@ -11,6 +11,8 @@ import pytest
 from attack.conftest import User
 from builders.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.beside_others
+
 TRAP = "open({place!r} + '/' + __name__, 'w').close()\n"
 COMMANDS = [
     ("doctor",),

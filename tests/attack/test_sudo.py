@@ -20,6 +20,8 @@ from tdprof.linux.elf import open_elf
 from tdprof.recorder.bpf.cache import BpfCache
 from tdprof.recorder.bpf.object_file import BpfObject, Compiler, Program
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from attack.conftest import User
+
+pytestmark = pytest.mark.beside_others
 
 # The first temporary folder, as a report of perf.data makes it, and the variable that a recorded command gets.
 MAKE_ONE = """

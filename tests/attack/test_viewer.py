@@ -17,6 +17,8 @@ from tdprof.cli import speedscope
 from tdprof.errors import TdprofError
 from tdprof.linux import user_cache
 
+pytestmark = pytest.mark.beside_others
+
 FORGE = """
 import os, sys
 os.makedirs(sys.argv[1])
