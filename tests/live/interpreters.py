@@ -1,5 +1,6 @@
 """The CPython programs of this machine: on PATH, and builds of pyenv and uv, which leave theirs beside it."""
 
+import contextlib
 import functools
 import itertools
 import shutil
@@ -24,9 +25,10 @@ def interpreters() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in _programs():
         ask = [path, "-c", "import sys; print(sys.version_info[:2] >= (3, 9), sys.version.split()[0])"]
-        answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
-        if answer[:1] == ["True"]:
-            found.setdefault(answer[1], path)
+        with contextlib.suppress(OSError):  # of another machine: a home may be several machines'
+            answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+            if answer[:1] == ["True"]:
+                found.setdefault(answer[1], path)
     return found
 
 
