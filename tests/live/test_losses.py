@@ -1,16 +1,31 @@
 """What cannot be kept is counted: samples kept and samples lost add up to what happened."""
 
+import contextlib
+import mmap
 import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from builders.waiting import PATIENCE_S, wait_until
 from live.recording import TDPROF, Capture, run_record, start_record
+from tdprof.capture.spool import RING_FILE, SpoolWriter
+from tdprof.decode.perf.layout import RecordLayout
+from tdprof.decode.perf.records import open_record_stream
+from tdprof.decode.spe.switches import switch_rows, switches_of
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.spe import NO_TID
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.chain_source import SIDE_BAND_SAMPLE_TYPE
+from tdprof.recorder.event_attrs import inherited, switch_attr
+from tdprof.recorder.hidden_losses import tell_hidden_losses
+from tdprof.recorder.ring import PerfRing
 
 pytestmark = pytest.mark.needs_perf
 
@@ -108,3 +123,36 @@ def test_llvm_is_gone_while_sampling(folder: Path) -> None:
     assert "libbcc" not in maps
     assert not left.split()
     assert result.returncode == 0, subprocess.list2cmdline(result.args)
+
+
+def test_a_ring_that_stays_full_tells_who_ran_no_longer_than_it_does(tmp_path: Path) -> None:
+    """Of what has no room the kernel tells with the next record, which never comes."""
+    may_run_on = os.sched_getaffinity(0)
+    cpu = min(may_run_on)
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.sched_setaffinity, 0, may_run_on)
+        os.sched_setaffinity(0, {cpu})
+        fd = pe.perf_event_open(inherited(switch_attr()), 0, cpu)
+        opened.callback(os.close, fd)
+        ring = PerfRing(fd, mmap.PAGESIZE)
+        opened.callback(ring.close)
+        folder = opened.enter_context(OwnFolder.open(tmp_path))
+        spool = opened.enter_context(SpoolWriter(folder))
+        file = tmp_path / "spool" / RING_FILE.format(cpu=cpu)
+
+        def leave_the_cpu(times: int) -> list[str]:
+            for _ in range(times):
+                time.sleep(1e-6)
+            pe.disable(fd)
+            ring.look()
+            ring.drain(spool.descriptor(file.name))
+            pe.enable(fd)
+            return tell_hidden_losses({cpu: ring}, spool)
+
+        assert leave_the_cpu(1) == []
+        assert any("were full in the end" in note for note in leave_the_cpu(mmap.PAGESIZE // 40))
+        decoder = open_record_stream([RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
+        decoder.feed(file.read_bytes(), final=True)
+        known = switches_of([switch_rows(decoder.take_side_band().rows)])
+        assert known[cpu].thread_at(np.array([2**63], np.uint64)).tolist() == [NO_TID]
+        assert leave_the_cpu(1) == []  # with which the kernel has told

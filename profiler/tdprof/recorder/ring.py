@@ -11,6 +11,8 @@ from tdprof.values import dataclass
 PAGE_BYTES = mmap.PAGESIZE
 # struct perf_event_mmap_page: data_head and data_tail, as indices of 64-bit words.
 _DATA_HEAD, _DATA_TAIL = 1024 // 8, 1032 // 8
+# What the smallest record takes beside one of what was lost before it: where there is less, nothing more is told.
+_LEAST_ROOM_BYTES = 128
 _AUX_HEAD, _AUX_TAIL, _AUX_OFFSET, _AUX_SIZE = 1056 // 8, 1064 // 8, 1072 // 8, 1080 // 8
 
 
@@ -91,6 +93,7 @@ class PerfRing:
         self._words = self._view[:PAGE_BYTES].cast("Q")
         self._data = self._view[PAGE_BYTES:]
         self._looked = 0
+        self._full_at = -1
 
     def look(self, copy: Callable[[RingPart], bytes] = RingPart.copy) -> bytes:
         """The records that came since the last look, or what ``copy`` takes of them; they stay in the ring."""
@@ -113,7 +116,19 @@ class PerfRing:
 
     def drop(self, part: RingPart) -> None:
         """Give the kernel the room of what was looked at."""
-        self._words[_DATA_TAIL] = part.end
+        self._let_go(part.end)
+
+    def _let_go(self, end: int) -> None:
+        tail = self._words[_DATA_TAIL]
+        self._words[_DATA_TAIL] = end
+        head = self._words[_DATA_HEAD]  # read last: what has come by now has told of losses before it
+        if self.data_bytes - _LEAST_ROOM_BYTES < head - tail <= self.data_bytes:
+            self._full_at = head
+
+    @property
+    def may_hide_loss(self) -> bool:
+        """Whether it was full, and no record came since, with which the kernel would have told of a loss."""
+        return bool(self._words[_DATA_HEAD] == self._full_at)
 
     def drain(self, out_fd: int) -> int:
         """Append the records that were looked at to a file; returns the number of bytes.
@@ -126,7 +141,7 @@ class PerfRing:
         if size == 0:
             return 0
         write_ring(out_fd, self._data, tail, size)
-        self._words[_DATA_TAIL] = head
+        self._let_go(head)
         return size
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from tdprof.model.duty import duty_notes
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
+from tdprof.recorder.hidden_losses import tell_hidden_losses
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.mapping_watch import MappingWatch
@@ -289,8 +290,9 @@ class Run:
             for pid in self.mappings.take_replaced():
                 self._end_interval(pid, is_late=True)
         self.cgroup_names.look(self.spool)
-        if self.snapshot:
-            self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
+        notes = tell_hidden_losses(self.attached.rings, self.spool)
+        notes += self.snapshot.finish() if self.snapshot else []
+        self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *notes])
 
     def _await_command(self) -> int:
         """The status of the command, which may go on longer than what was to be recorded of it."""

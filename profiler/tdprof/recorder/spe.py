@@ -276,6 +276,8 @@ class SpeEvents:
         now_ns = time.monotonic_ns()
         notes = [self._budget.note(now_ns - started_ns, now_ns) if self._budget else ""]
         notes += [self._threads.note()] if self._threads else []
+        if any(ring.may_hide_loss for ring in self.rings.values()):
+            notes.append("the ring of records of SPE's buffer was full in the end: whether that was, too, is not told")
         return [*filter(None, notes)]
 
     def _says_stopped(self, records: bytes) -> bool:
