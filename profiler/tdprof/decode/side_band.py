@@ -49,9 +49,14 @@ def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
         processes.append(_process_rows(batch))
         types = batch.rows["type"]
         throttled += int((types == RecordType.THROTTLE).sum())
-        lost += int(batch.rows["value"][np.isin(types, _LOST_TYPES)].sum())
+        lost += lost_records(batch)
     other_rights = [] if lost else _of_other_rights(batches)
     return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled, other_rights)
+
+
+def lost_records(batch: SideBand) -> int:
+    """How many records the kernel says that it had no room for."""
+    return int(batch.rows["value"][np.isin(batch.rows["type"], _LOST_TYPES)].sum())
 
 
 def _of_other_rights(batches: Sequence[SideBand]) -> list[str]:

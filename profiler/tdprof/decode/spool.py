@@ -33,7 +33,14 @@ from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.walked import Walk, WalkedStacks
 from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.replaced_files import ReplacedFiles
-from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes, side_band_tables, spe_spans
+from tdprof.decode.side_band import (
+    SideBandTables,
+    initial_tables,
+    lost_records,
+    of_processes,
+    side_band_tables,
+    spe_spans,
+)
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_files import SpoolDamage, damage_by_sums, spooled_pieces
 from tdprof.decode.spooled_rows import SampleRows, StackRows
@@ -108,7 +115,8 @@ def write_tables(
     side_band = _write_rings(_ring_batches(rings, decoder, damage), writer, samples, manifest)
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
-    writer.write("spe_spans", _spe_spans(spool, layouts[-1:], damage))
+    spans, spans_lost = _spe_spans(spool, layouts[-1:], damage)
+    writer.write("spe_spans", spans)
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     lived = _write_side_band(spool, manifest, writer, side_band, damage)
@@ -133,6 +141,11 @@ def write_tables(
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
     notes = [*damage.notes(), *(python.notes() if python else ())]
+    if spans_lost:
+        notes.append(
+            f"{plural(spans_lost, 'record', 's')} of SPE's buffers were lost: what it wrote is here, but not all that "
+            "is told of it (truncated, collided)"
+        )
     notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
@@ -181,14 +194,16 @@ def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings |
     )
 
 
-def _spe_spans(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> pa.Table:
+def _spe_spans(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> tuple[pa.Table, int]:
+    """Rows of ``spe_spans``, and how many the kernel had no room for."""
     decoder = open_record_stream(layouts)
-    spans = [SPE_SPANS.empty_table()]
+    spans, lost = [SPE_SPANS.empty_table()], 0
     for path in sorted(spool.glob("spe.*.perf")):
         if ring := _SPE_RING.fullmatch(path.name):
-            batches = (batch for _, batch, _ in _ring_batches([path], decoder, damage))
-            spans += [spe_spans(batch, buffer=int(ring[1])) for batch in batches if len(batch.rows)]
-    return pa.concat_tables(spans)
+            for _, batch, _ in _ring_batches([path], decoder, damage):
+                spans += [spe_spans(batch, buffer=int(ring[1]))] if len(batch) else []
+                lost += lost_records(batch)
+    return pa.concat_tables(spans), lost
 
 
 @dataclass(frozen=True, slots=True)

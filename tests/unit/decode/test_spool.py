@@ -21,6 +21,7 @@ from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
@@ -30,7 +31,7 @@ from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.unwind.walk import Walked
 
 
-def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decoded:
+def decode(folder: Path, stacks: bytes, rows: bytes, sample_type: int = 0, **changes: object) -> Decoded:
     (folder / "spool").mkdir(exist_ok=True)
     (folder / "spool" / "stacks.bpf").write_bytes(stacks)
     (folder / "spool" / "rows.bpf").write_bytes(rows)
@@ -39,7 +40,7 @@ def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decod
     manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
     with table_writer(folder) as writer:
         return write_tables(
-            folder / "spool", manifest, writer, [RecordLayout(0), RecordLayout(0)], lambda *_: walk_to_registers
+            folder / "spool", manifest, writer, [RecordLayout(sample_type)] * 2, lambda *_: walk_to_registers
         )
 
 
@@ -58,6 +59,19 @@ def walk_to_registers(pid: U32, time_ns: U64, copies: Copies) -> Walked:
     methods = np.tile(np.array([4, 0, 0], np.uint16), (len(found), 1))
     depth, end = np.full(len(found), 5, np.uint32), np.full(len(found), StackEnd.COMPLETE, np.uint8)
     return Walked(np.array(found, np.uint64).reshape(-1), depth, end, methods, np.zeros(len(found), np.uint16))
+
+
+def test_lost_records_of_spes_buffers_are_told(tmp_path: Path) -> None:
+    writer = RecordWriter([RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
+    id_ = writer.sample_id(tid=7, time_ns=9, cpu=1)
+    aux = writer.record(RecordType.AUX, writer.words([64, 128, 1]) + id_)
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool/spe.1.0.perf").write_bytes(aux + writer.record(RecordType.LOST, writer.words([0, 30]) + id_))
+    decoded = decode(tmp_path, b"", b"", sample_type=SIDE_BAND_SAMPLE_TYPE)
+    assert read_table(tmp_path, "spe_spans").to_pylist() == [
+        {"time_ns": 9, "cpu": 1, "buffer": 0, "pid": 0, "tid": 7, "offset": 64, "size": 128, "flags": 1}
+    ]
+    assert [note for note in decoded.notes if note.startswith("30 records of SPE's buffers were lost")]
 
 
 def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path) -> None:

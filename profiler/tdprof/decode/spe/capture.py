@@ -53,8 +53,8 @@ def pairs_of(clock: Clock | None) -> list[list[int]]:
 def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
     """The SPE data of a capture; its files stay mapped inside the ``with`` block.
 
-    Bytes that lie between spans are left out: the driver pads there. What the table says beyond a file's end counts
-    as a cut buffer.
+    What lies between spans is padding, or what the kernel had no room to tell of: then nobody is said to own it. What
+    the table says beyond a file's end counts as a cut buffer.
 
     Raises:
         TdprofError: the capture has no SPE data, or what says where in it each record lies cannot be read.
@@ -104,12 +104,21 @@ def _spans_of(
         midr = _midr_of(manifest, number)
         read_to = 0
         for run in of_buffer:
+            if _is_written(data[read_to : run.start]):
+                yield AuxSpan(data[read_to : run.start], read_to, number, None, midr)
             # Spans lie side by side; what damage lays over others is read once.
             start = max(run.start, read_to)
             losses.cut_buffers += run.end > len(data) or start > run.start
             read_to = max(read_to, run.end)
             if start < min(run.end, len(data)):
                 yield AuxSpan(data[start : run.end], start, number, run.owner, midr)
+        if _is_written(data[read_to:]):
+            yield AuxSpan(data[read_to:], read_to, number, None, midr)
+
+
+def _is_written(data: memoryview) -> bool:
+    """Whether there is more than zeros, SPE's padding."""
+    return bool(np.frombuffer(data, np.uint8).any())
 
 
 def _cpus_of_owners(

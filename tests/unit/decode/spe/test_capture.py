@@ -43,7 +43,7 @@ def spans(folder: Path, manifest: Manifest = MANIFEST) -> list[tuple]:
 
 
 def test_adjoining_spans_of_a_task_are_one_and_padding_between_is_left_out(tmp_path: Path) -> None:
-    data = bytes(range(40))
+    data = bytes(range(1, 13)) + bytes(4) + bytes(range(17, 33)) + bytes(8)
     rows = [
         (3, 0, 0, 7, 71, 16, 8, 0),
         (1, 0, 0, 7, 70, 0, 8, 0),
@@ -57,6 +57,19 @@ def test_adjoining_spans_of_a_task_are_one_and_padding_between_is_left_out(tmp_p
     assert spans(folder, replace(MANIFEST, is_system_wide=True)) == [
         (0, None, midr, 0, data[:12]),
         (0, None, midr, 16, data[16:32]),
+    ]
+
+
+def test_what_the_kernel_had_no_room_to_tell_of_is_nobodys(tmp_path: Path) -> None:
+    """Its ring of AUX records is full long before the AUX area where spans are short."""
+    data = bytes(range(1, 41))
+    folder = capture(tmp_path, {"cpu0.0.aux": data}, (1, 0, 0, 7, 70, 8, 8, 0), (2, 0, 0, 7, 71, 24, 8, 0))
+    assert [(tid, start, found) for _, tid, _, start, found in spans(folder)] == [
+        (None, 0, data[:8]),
+        (70, 8, data[8:16]),
+        (None, 16, data[16:24]),
+        (71, 24, data[24:32]),
+        (None, 32, data[32:]),
     ]
 
 
