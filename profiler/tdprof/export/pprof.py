@@ -15,7 +15,7 @@ from tdprof.export.pprof_findings import Label, function_labels, summary
 from tdprof.model.arrays import I64, group_rows
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
-from tdprof.model.profile import NO_ID, Profile
+from tdprof.model.profile import NO_ID, Profile, SampleTable
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.profile.categories import category_events
 from tdprof.profile.frames import frame_stacks
@@ -144,17 +144,10 @@ def _samples(
     strings: StringTable,
 ) -> Iterator[bytes]:
     """All samples, some at a time: each has a value of every type."""
-    samples, (order, start) = profile.samples, groups
+    samples = profile.samples
     has_guess_of_stack = have_guess(profile)
     labels: dict[tuple[int, int, int, bool], list[pb.Label]] = {}
-    step = max(1, min(_MOST_SAMPLES, _MOST_VALUES // types))
-    for begin in range(0, len(start), step):
-        bounds = [*start[begin : begin + step + 1].tolist(), len(order)][: step + 1]
-        rows, first = order[bounds[0] : bounds[-1]], order[bounds[:-1]]
-        values = np.zeros((len(first), types), np.int64)
-        group = np.repeat(np.arange(len(first)), np.diff(bounds))
-        np.add.at(values[:, 0], group, samples.count[rows].astype(np.int64))
-        np.add.at(values, (group, samples.event[rows] + 1), samples.weight[rows].astype(np.int64))
+    for first, values in _values(samples, groups, types):
         batch = pb.Profile()
         of_sample = (column[first] for column in (samples.pid, samples.tid, samples.thread_name, samples.stack))
         for pid, tid, thread, stack, value in zip(*(each.tolist() for each in of_sample), values, strict=True):
@@ -164,6 +157,20 @@ def _samples(
             sample = batch.sample.add(location_id=stacks.of(stack), value=value.tolist(), label=labels[key])
             sample.MergeFromString(labels_of_row[row_of_stack[stack]])
         yield batch.SerializeToString(deterministic=True)
+
+
+def _values(samples: SampleTable, groups: tuple[I64, I64], types: int) -> Iterator[tuple[I64, I64]]:
+    """Of some groups at a time the first row of each, and int64[groups, types]: how many samples, and of each event."""
+    order, start = groups
+    step = max(1, min(_MOST_SAMPLES, _MOST_VALUES // types))
+    for begin in range(0, len(start), step):
+        bounds = [*start[begin : begin + step + 1].tolist(), len(order)][: step + 1]
+        rows, first = order[bounds[0] : bounds[-1]], order[bounds[:-1]]
+        values = np.zeros((len(first), types), np.int64)
+        group = np.repeat(np.arange(len(first)), np.diff(bounds))
+        np.add.at(values[:, 0], group, samples.count[rows].astype(np.int64))
+        np.add.at(values, (group, samples.event[rows] + 1), samples.weight[rows].astype(np.int64))
+        yield first, values
 
 
 def _add_operations(message: pb.Profile, operations: SampledOperations, events: int, strings: StringTable) -> None:
