@@ -110,6 +110,13 @@ def line_functions(functions: FunctionTable, mapped_files: Sequence[MappedFile])
     return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
 
 
+def are_elsewhere(functions: FunctionTable) -> NDArray[np.bool_]:
+    """bool[functions]: which are of a function's lines in other files than it stands in."""
+    if functions.whole is None:
+        return np.zeros(len(functions.file), np.bool_)
+    return np.asarray(functions.whole != np.arange(len(functions.file)))
+
+
 def function_identities(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[FunctionIdentity]:
     """What each function is in any profile of any recording: linkage name, source file of the lines, the one that the
     function stands in, and path of the mapped file."""

@@ -15,7 +15,7 @@ from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_late
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
-from tdprof.profile.frames import frame_stacks, whole_functions
+from tdprof.profile.frames import are_elsewhere, frame_stacks, whole_functions
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.intervals import Intervals, time_bins
 from tdprof.profile.statistics import Z_95
@@ -258,11 +258,10 @@ def _line_places(profile: Profile, kind: str, function: I64 | I32, line: I64 | U
     functions = profile.functions
     whole = np.append(whole_functions(functions, profile.mapped_files), -1)
     columns: Columns = {f"{kind}Function": row_of[whole[function]], f"{kind}Number": line}
-    if functions.whole is not None:
-        row_of_file = {file: row for row, file in enumerate(line_files(functions), 1)}
-        is_other = np.append(functions.whole != np.arange(len(functions.file)), False)
+    if files := line_files(functions):
+        row_of_file = {file: row for row, file in enumerate(files, 1)}
         file = np.array([*(row_of_file.get(file, 0) for file in functions.file), 0])
-        columns[f"{kind}File"] = np.where(is_other, file, 0)[function]
+        columns[f"{kind}File"] = np.where(np.append(are_elsewhere(functions), False), file, 0)[function]
     return columns
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tdprof.model.addresses import FileKind, Unknown
 from tdprof.model.arrays import I32, U8, distinct
 from tdprof.model.profile import NO_ID, FunctionTable, Profile
-from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.frames import are_elsewhere, function_names, module_names
 from tdprof.profile.guesses import guess_words, guessed_shares
 from tdprof.profile.naming import REASON_TEXT
 from tdprof.text import plural, printable
@@ -60,10 +60,7 @@ def functions_header(profile: Profile, function: NDArray[np.int32]) -> dict[str,
 
 def line_files(functions: FunctionTable) -> list[str]:
     """The source files of lines whose functions stand in others, each once."""
-    if functions.whole is None:
-        return []
-    rows = np.flatnonzero(functions.whole != np.arange(len(functions.file))).tolist()
-    return list(dict.fromkeys(functions.file[row] for row in rows))
+    return list(dict.fromkeys(functions.file[row] for row in np.flatnonzero(are_elsewhere(functions)).tolist()))
 
 
 def cut_text(text: str) -> str:
