@@ -51,6 +51,8 @@ struct visit {
 /* The last switch of a CPU, for the program that runs after it. */
 struct last_switch {
 	__u64 task;       /* who has the CPU since */
+	__u64 at_ns;      /* CLOCK_MONOTONIC */
+	__u64 queued_ns;  /* of struct thread_times, of that thread before it */
 	__u64 is_settled; /* 1: nothing is to be done for it */
 };
 
@@ -118,6 +120,20 @@ static __always_inline void pass_time(struct thread_times *thread, __u64 now_ns)
 	thread->since_ns += elapsed_ns;
 	if (state != THREAD_RUNNING)
 		thread->due[state] += pass_points(thread, elapsed_ns);
+}
+
+/*
+ * Add up the sleep of a thread that nobody was seen to wake, and that came to a CPU then: until the kernel put it into
+ * a queue for one, where it has been for as long as that counts now.
+ */
+static __always_inline void pass_unseen_sleep(struct thread_times *thread, __u64 queued_ns, __u64 now_ns)
+{
+	if (thread->state < THREAD_INTERRUPTIBLE)
+		return;
+	if (queued_ns > thread->queued_ns)
+		now_ns -= queued_ns - thread->queued_ns;
+	pass_time(thread, now_ns);
+	thread->state = THREAD_RUNNABLE;
 }
 
 #endif

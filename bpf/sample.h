@@ -162,7 +162,8 @@ struct thread_times {
 	__u64 since_ns; /* in `state` since then; of a thread that has ended: when that was */
 	__u64 left_ns;  /* when it left its CPU last; 0: it never did */
 	__u64 spent_ns[THREAD_STATES];
-	__u32 pid; /* as in sample_key; 0: not known yet */
+	__u64 queued_ns; /* how long it had ever waited for a CPU when it left one last, as the kernel counts it */
+	__u32 pid;       /* as in sample_key; 0: not known yet */
 	__u32 tid;
 	__u32 state;              /* enum thread_state */
 	__u32 position_ns;        /* of its time off a CPU, in the current period */

@@ -44,6 +44,7 @@ enum setting {
 	SETTING_FIRST_TURN, /* the same of the function that a new thread's first turn begins in */
 	SETTING_FIRST_TURN_BYTES,
 	SETTING_TASK_START,    /* where the structure of a thread has when it began, CLOCK_MONOTONIC */
+	SETTING_TASK_QUEUED,   /* where it has how long it has ever waited for a CPU; 0: nowhere */
 	SETTING_TASK_SIGNAL,   /* where it has what is of its process */
 	SETTING_SIGNAL_LIVE,   /* and where that has how many threads live; 0: not known */
 	SETTING_WAKERS,        /* 1: samples of sleep say who ended it */

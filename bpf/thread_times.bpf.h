@@ -360,6 +360,25 @@ static __always_inline __u32 state_at_switch(struct bpf_raw_tracepoint_args *ctx
 	return state;
 }
 
+/* Likewise how long a thread has ever waited for a CPU, without the wait that this switch ends. */
+static __always_inline __u64 queued_at_switch(__u64 task)
+{
+	__u64 place = task + SETTING(SETTING_TASK_QUEUED), queued_ns;
+
+	if (!SETTING(SETTING_TASK_QUEUED))
+		return 0;
+	if (!SETTING(SETTING_TYPED_SWITCH))
+		return kernel_word(place);
+	asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(queued_ns) : "r"(place));
+	return queued_ns;
+}
+
+/* The same of the running thread, with that wait. */
+static __always_inline __u64 queued_after_switch(__u64 task)
+{
+	return SETTING(SETTING_TASK_QUEUED) ? kernel_word(task + SETTING(SETTING_TASK_QUEUED)) : 0;
+}
+
 /* Of the running thread, which has not been seen. */
 static __always_inline struct thread_times *begin_if_timed(__u64 task, __u32 has_waited)
 {
@@ -388,6 +407,7 @@ static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now
 
 	pass_time(thread, now_ns);
 	thread->left_ns = now_ns;
+	thread->queued_ns = queued_at_switch(task);
 	/* It was new, and came to its CPU by another way than back from where it left one. */
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
 		if (!thread->due[state])
@@ -430,9 +450,12 @@ int switch_threads(struct bpf_raw_tracepoint_args *ctx)
 	leave(ctx, now_ns);
 	struct thread_times *thread = times.lookup(&next);
 
-	/* What groups a thread is in is asked in itself. */
-	last->is_settled = thread && !is_move_since(thread->left_ns) && take_cpu(thread, now_ns);
+	/* What groups a thread is in is asked in itself, and when it woke that nobody was seen to wake. */
+	last->is_settled = thread && thread->state < THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns) &&
+	                   take_cpu(thread, now_ns);
 	last->task = next;
+	last->at_ns = now_ns;
+	last->queued_ns = queued_at_switch(next);
 	return 0;
 }
 
@@ -503,22 +526,30 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	if (!last || (last->task == task && last->is_settled))
 		return 0;
 	struct walk *walk = walks.lookup(&zero);
-	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 queued_ns = queued_after_switch(task), before_ns = queued_ns, now_ns = bpf_ktime_get_ns();
 
 	if (!walk || !recorded_since())
 		return 0;
 	struct thread_times *thread = times.lookup(&task);
 
+	if (last->task == task) {
+		before_ns = last->queued_ns;
+		now_ns = last->at_ns;
+	}
 	last->task = task;
 	last->is_settled = 1;
 	if (thread && has_left_groups(task, thread, thread->left_ns))
 		thread = 0;
-	if (!thread)
+	if (!thread) {
 		thread = begin_if_timed(task, 1);
-	if (!thread)
-		return 0;
-	if (thread->state != THREAD_RUNNING)
+		if (!thread)
+			return 0;
+		thread->queued_ns = before_ns;
+	}
+	if (thread->state != THREAD_RUNNING) {
+		pass_unseen_sleep(thread, queued_ns, now_ns);
 		take_cpu(thread, now_ns);
+	}
 	__u32 samples = 0;
 
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {

@@ -69,7 +69,7 @@ def thread_times(
     comm: bytes = b"app",
 ) -> bytes:
     """Where a thread's time went, outside a ring; ``spent_ns``: running, runnable, interruptible, uninterruptible."""
-    head = struct.pack("<QQQ4Q", begin_ns, since_ns, left_ns, *spent_ns)
+    head = struct.pack("<QQQ4QQ", begin_ns, since_ns, left_ns, *spent_ns, 0)
     return head + struct.pack("<IIIII4II16s", pid, tid, state, 0, 0, 0, 0, 0, 0, waits, comm)
 
 

@@ -4,6 +4,7 @@ import functools
 import os
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -330,6 +331,37 @@ def test_moves_within_one_sleep_make_each_stay(group: Path, build: Build, folder
             assert sum(row[f"{state.name.lower()}_ns"] for state in ThreadState) == wall_ns
             if row in own[1:-1]:  # in the others a busy machine may let a woken thread wait for a CPU
                 assert row["interruptible_ns"] == row["unsampled_ns"] == wall_ns
+
+
+@pytest.mark.needs_bpf
+def test_who_waits_for_a_cpu_when_its_process_is_moved_has_not_slept(group: Path, build: Build, folder: Path) -> None:
+    """A thread that is not the process's first, and that the programs have not seen before."""
+    script = "import threading, time\nthread = threading.Thread(target=lambda: [0 for _ in iter(int, 1)])\n"
+    script += "thread.start()\nprint(thread.native_id, flush=True)\ntime.sleep(600)"
+    cpu = {min(os.sched_getaffinity(0))}
+    command = [sys.executable, "-c", script]
+    with working(build, group / "a") as busy, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as moved:
+        try:
+            assert moved.stdout
+            tid = int(moved.stdout.readline())
+            os.sched_setaffinity(busy.pid, cpu)
+            os.sched_setaffinity(tid, cpu)
+            os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+            recorder = start_record("--cgroup", group / "a", "--off-cpu=1ms", folder=folder)
+            wait_until(lambda: has_begun(folder), recorder)
+            work_for(busy, 0.05, recorder)
+            move(moved.pid, group / "a")
+            work_for(busy, 0.1, recorder)
+            os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+            work_for(moved, 0.02, recorder)
+            stop(recorder)
+        finally:
+            for process in (busy, moved):
+                process.kill()
+                process.wait()
+    [row] = [row for row in read_table(folder, "thread_times").to_pylist() if row["tid"] == tid]
+    assert (row["interruptible_ns"], row["uninterruptible_ns"]) == (0, 0)
+    assert row["runnable_ns"] > 0
 
 
 @pytest.mark.needs_bpf

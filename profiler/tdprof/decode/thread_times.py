@@ -19,6 +19,7 @@ RECORD = np.dtype(
         ("since_ns", "<u8"),
         ("left_ns", "<u8"),
         ("spent_ns", "<u8", (len(ThreadState),)),
+        ("queued_ns", "<u8"),
         ("pid", "<u4"),
         ("tid", "<u4"),
         ("state", "<u4"),

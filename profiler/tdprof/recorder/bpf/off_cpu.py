@@ -41,8 +41,8 @@ from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
 from tdprof.values import dataclass
 
-THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
-_FIRST, _SINCE, _SPENT, _PID, _TID, _STATE = 0, 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU
+THREAD_TIMES = struct.Struct("<8Q10I16s")  # struct thread_times
+_FIRST, _SINCE, _SPENT, _PID, _TID, _STATE = 0, 1, 3, 8, 9, 10  # among its numbers; of `spent_ns` that on a CPU
 _RECORDED, _ALL_STAND = range(2)  # enum since
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
@@ -159,12 +159,13 @@ class OffCpuPlan:
             TdprofError: the kernel does not tell where its structures have the state of a thread.
         """
         scheduler = read_scheduler()
-        types = read_kernel_types(["task_struct", "signal_struct"], [], typedefs=[_SWITCH_TYPE])
+        types = read_kernel_types(["task_struct", "signal_struct", "sched_info"], [], typedefs=[_SWITCH_TYPE])
         offsets, switch_type = types.offsets, types.typedefs.get(_SWITCH_TYPE, 0)
         state = offsets.get(("task_struct", "__state"), offsets.get(("task_struct", "state")))  # before Linux 5.14
         pid, start = (offsets.get(("task_struct", name)) for name in ("pid", "start_time"))
         if state is None or pid is None or start is None:
             raise TdprofError("the kernel does not tell where it keeps the states of threads")
+        info, queued = offsets.get(("task_struct", "sched_info")), offsets.get(("sched_info", "run_delay"))
         settings = {
             Setting.SAMPLED_AT: SampledAt.OVERFLOW,
             Setting.OFF_CPU_PERIOD: period_ns,
@@ -172,6 +173,7 @@ class OffCpuPlan:
             Setting.TASK_STATE: state,
             Setting.TASK_PID: pid,
             Setting.TASK_START: start,
+            Setting.TASK_QUEUED: 0 if info is None or queued is None else info + queued,
             Setting.TASK_SIGNAL: offsets.get(("task_struct", "signal"), 0),
             Setting.SIGNAL_LIVE: offsets.get(("signal_struct", "live"), 0),
             Setting.SCHEDULE: scheduler.address,
@@ -429,7 +431,7 @@ def _begun_again(numbers: Sequence[Any], since_ns: int) -> bytes:
 
 def _times_since(since_ns: int, pid: int, tid: int, state: int, name: bytes) -> bytes:
     left_ns = 0 if state == ThreadState.RUNNING else since_ns
-    return THREAD_TIMES.pack(since_ns, since_ns, left_ns, 0, 0, 0, 0, pid, tid, state, 0, 0, 0, 0, 0, 0, 0, name)
+    return THREAD_TIMES.pack(since_ns, since_ns, left_ns, 0, 0, 0, 0, 0, pid, tid, state, 0, 0, 0, 0, 0, 0, 0, name)
 
 
 def _ended(numbers: Sequence[Any], end_ns: int) -> bytes:

@@ -52,11 +52,12 @@ class Setting(IntEnum):
     FIRST_TURN = 20
     FIRST_TURN_BYTES = 21
     TASK_START = 22
-    TASK_SIGNAL = 23
-    SIGNAL_LIVE = 24
-    WAKERS = 25
-    TYPED_SWITCH = 26
-    COPIES_WAKEUP = 27
+    TASK_QUEUED = 23
+    TASK_SIGNAL = 24
+    SIGNAL_LIVE = 25
+    WAKERS = 26
+    TYPED_SWITCH = 27
+    COPIES_WAKEUP = 28
 
 
 # Where control groups do not matter.

@@ -40,6 +40,15 @@ int main(int argc, char **argv)
 		printf("%u\\n", scheduler_addresses(chain, (argc - 2) * sizeof(*chain)));
 		return 0;
 	}
+	if (argc > 2 && argv[1][0] == 'u') {
+		struct thread_times thread = { .since_ns = 1000, .queued_ns = 70, .state = strtoul(argv[2], 0, 0) };
+		pass_unseen_sleep(&thread, strtoull(argv[3], 0, 0), 1600);
+		pass_time(&thread, 1600);
+		printf("%u", thread.state);
+		for (int kind = 0; kind < THREAD_STATES; kind++)
+			printf(" %llu", (unsigned long long)thread.spent_ns[kind]);
+		return 0;
+	}
 	if (argc > 2) {
 		printf("%u\\n", waiting_state(strtoul(argv[1], 0, 0), argv[2][0] == '1'));
 		return 0;
@@ -102,6 +111,26 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_threads_wait_as_proc_tells_it(points: Path, kernel_state: int, is_preempted: bool, state: ThreadState) -> None:
     command = [str(points), hex(kernel_state), str(int(is_preempted))]
     assert int(subprocess.run(command, check=True, capture_output=True).stdout) == state
+
+
+@pytest.mark.parametrize(
+    ("state", "queued_ns", "spent_ns"),
+    [
+        pytest.param(ThreadState.INTERRUPTIBLE, 270, [0, 200, 400, 0], id="slept, then waited"),
+        pytest.param(ThreadState.UNINTERRUPTIBLE, 270, [0, 200, 0, 400], id="for a device"),
+        pytest.param(ThreadState.INTERRUPTIBLE, 70, [0, 0, 600, 0], id="woken as it came"),
+        pytest.param(ThreadState.INTERRUPTIBLE, 970, [0, 600, 0, 0], id="in the queue for longer than it is recorded"),
+        pytest.param(ThreadState.INTERRUPTIBLE, 0, [0, 0, 600, 0], id="the kernel does not count"),
+        pytest.param(ThreadState.RUNNABLE, 170, [0, 600, 0, 0], id="seen to be woken"),
+    ],
+)
+def test_who_was_not_seen_to_be_woken_slept_until_it_was_queued(
+    points: Path, state: ThreadState, queued_ns: int, spent_ns: list[int]
+) -> None:
+    """Some kernels run no program where some threads wake others: then the kernel's count tells the time in queues."""
+    command = [str(points), "u", str(int(state)), str(queued_ns)]
+    now, *spent = map(int, subprocess.run(command, check=True, capture_output=True).stdout.split())
+    assert (now, spent) == (ThreadState.RUNNABLE, spent_ns)
 
 
 @pytest.mark.parametrize(
