@@ -126,6 +126,9 @@ def _declare(library: ctypes.CDLL) -> None:
     library.spe_fold.argtypes = (c_void_p, c_void_p)
     library.spe_index_pages.restype = None
     library.spe_index_pages.argtypes = (c_void_p, c_uint64)
+    library.spe_link.restype = library.spe_sum.restype = c_uint64
+    library.spe_link.argtypes = (c_void_p, c_uint64, c_void_p)
+    library.spe_sum.argtypes = (c_void_p, c_uint64, c_void_p, c_void_p)
 
 
 class NotCompiledError(RuntimeError):

@@ -18,7 +18,7 @@ static inline uint64_t likely_slot(const struct spe_pages *pages, uint64_t at, u
 /* Latencies of a row are `spot`s: (row * SPE_LATENCIES + kind) << 16 | cycles. */
 static inline uint64_t page_key(uint64_t spot)
 {
-	return spot >> 16 << 14 | (spot & 0xffff) / SPE_PAGE;
+	return spot >> 16 << SPE_PAGE_BITS | (spot & 0xffff) / SPE_PAGE;
 }
 
 /* There is room for one more page. */

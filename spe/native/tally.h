@@ -11,6 +11,7 @@
 #define SPE_LOW        32  /* cycles below have a counter in the row itself; a power of two */
 #define SPE_FULL       255 /* records after which the counters of a row are added to its wide ones */
 #define SPE_PAGE       6   /* neighbours in a page of larger counters */
+#define SPE_PAGE_BITS  14  /* of a page's key, below row and kind */
 #define SPE_BLOCK      128 /* records looked up together, so that their memory is asked for before it is needed */
 #define SPE_SOURCES    512 /* codes of data sources, at most */
 #define SPE_NEIGHBOURS 8   /* groups that are looked up together: code and data are sampled in neighbourhoods */
@@ -103,7 +104,7 @@ struct spe_wide {
 
 /* Records by latency from SPE_LOW on: neighbours of one histogram. */
 struct spe_page {
-	uint64_t key; /* (row * SPE_LATENCIES + kind of latency) << 14 | cycles / SPE_PAGE */
+	uint64_t key; /* (row * SPE_LATENCIES + kind of latency) << SPE_PAGE_BITS | cycles / SPE_PAGE */
 	uint32_t hits[SPE_PAGE];
 };
 
@@ -139,6 +140,28 @@ struct spe_ready {
 	unsigned count;
 	uint32_t item[SPE_BLOCK];
 	int32_t row[SPE_BLOCK];
+};
+
+/* What one thread counted. */
+struct spe_part {
+	const struct spe_row *rows;
+	const uint32_t *wide_of; /* by row, as in struct spe_tally */
+	const struct spe_wide *wide;
+	const struct spe_page *pages;
+	uint64_t row_count, page_count;
+};
+
+/* The sums of groups of rows, of all parts. Rows and pages are numbered through all parts, fewer than 2^32 of each;
+ * those of a group are lists of 1 + number, which 0 ends. What is not said to be given is zeros at first. */
+struct spe_sums {
+	uint64_t groups;
+	const int64_t *group; /* given: by row, less than `groups`; negative: it is left out */
+	uint64_t *lanes;      /* SPE_LANES of each group */
+	uint64_t *cycles;     /* by group * SPE_LATENCIES + kind, as `page` */
+	uint64_t *key;        /* (group * SPE_LATENCIES + kind) << 16 | cycles */
+	uint64_t *count;
+	uint32_t *row, *next_row, *page, *next_page;
+	const uint64_t *first_row, *first_page; /* given: numbers of each part's first */
 };
 
 /* Adds them to their rows. There is room for all that may come of it: SPE_LATENCIES pages and one row's wide counters

@@ -212,7 +212,9 @@ def test_many_records_of_a_row_in_slots_of_two_layouts() -> None:
     check(Tallied.sum([part]), batch, pairs, N1)
     rows = np.array([row_of(*pair) for pair in pairs])
     wanted = np.array([5, 2, ROWS + 3])  # of some rows, in any order; the last has no counters
-    some = Tallied.sum([part], wanted)
+    group = np.full(ROWS + 4, NO_ROW)
+    group[wanted] = np.arange(len(wanted))
+    some = Tallied.sum([part], group, len(wanted))
     assert some.lanes[:, Lane.OPERATIONS].tolist() == [(rows == row).sum() for row in wanted]
     every = Tallied.sum([part])
     assert some.cycles[:2].tolist() == every.cycles[wanted[:2]].tolist()
@@ -271,8 +273,8 @@ def test_sums_of_rows_are_the_rows_of_a_coarser_place(seed: int, groups: int) ->
     fine, coarse = Tally(place), Tally(place_coarsely)
     for tally in (fine, coarse):
         tally.add(batch, rules_of(Key.CODE, N1))
-    found, wanted = Tallied.sum(fine.finish()), Tallied.sum(coarse.finish())
-    sums = found.grouped(group_of[: len(found.lanes)], groups)
+    found, wanted = fine.finish(), Tallied.sum(coarse.finish())
+    sums = Tallied.sum(found, group_of, groups)
     rows = len(wanted.lanes)
     assert sums.lanes[:rows].tolist() == wanted.lanes.tolist()
     assert sums.cycles[:rows].tolist() == wanted.cycles.tolist()
@@ -291,7 +293,18 @@ def test_parts_are_added() -> None:
         others = {name: column[:0] for name, column in batch.columns.items() if name.startswith("other")}
         tally.add(RecordBatch(part | others), rules_of(Key.ADDRESS, N1))
         parts += tally.finish()
-    check(Tallied.sum(parts), batch, keys_of(batch, Key.ADDRESS, N1, None), N1)
+    whole = Tallied.sum(parts)
+    check(whole, batch, keys_of(batch, Key.ADDRESS, N1, None), N1)
+    one = Tallied.sum(parts, np.where(np.arange(ROWS) < 9, NO_ROW, 1), 2)
+    assert not one.lanes[0].any()
+    assert one.lanes[1].tolist() == whole.lanes[9:].sum(axis=0).tolist()
+    histogram = Counter[int]()
+    for key, count in zip(whole.latency_key.tolist(), whole.latency_count.tolist(), strict=True):
+        row, kind = divmod(key >> 16, len(LATENCIES))
+        if row >= 9:
+            histogram[(len(LATENCIES) + kind) << 16 | key & 0xFFFF] += count
+    assert one.latency_key.tolist() == sorted(histogram)
+    assert dict(zip(one.latency_key.tolist(), one.latency_count.tolist(), strict=True)) == histogram
     assert Tallied.sum(Tally(place).finish()).latency_key.tolist() == []
 
 

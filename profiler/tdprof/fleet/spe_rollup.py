@@ -43,11 +43,12 @@ def spe_latencies(capture: OpenCapture) -> pa.Table:
         if not distinct or distinct[-1] != (keys[number], kernel[number]):
             distinct.append((keys[number], kernel[number]))
         row_of[number] = len(distinct) - 1
-    tallied = lines.tallied.grouped(row_of[lines.function + 1], len(distinct))
+    row = row_of[lines.function + 1]
+    tallied = lines.counted.grouped(row, len(distinct))
     kept = _worth_a_row(tallied.latency_key, tallied.latency_count, len(distinct))
     if not kept.all():
         others = next(row for row, (key, _) in enumerate(distinct) if key == _OTHERS)
-        tallied = tallied.grouped(np.where(kept, np.arange(len(distinct)), others), len(distinct))
+        tallied = lines.counted.grouped(np.where(kept, np.arange(len(distinct)), others)[row], len(distinct))
     row, kind = np.divmod((tallied.latency_key >> np.uint64(16)).astype(np.int64), len(LATENCIES))
     columns: dict[str, pa.Array] = {
         name: _texts([key[at] for key, _ in distinct], row) for at, name in enumerate(_KEYS)

@@ -88,7 +88,8 @@ def join_spe(findings: Findings | None, capture: OpenCapture, profile: Profile) 
 
 def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
     """What the ratios are made of, by line of the profile's functions."""
-    counts, id_of = lane_counts(lines.tallied), _ids_of_functions(profile)
+    rows = np.arange(len(lines.function))
+    counts, id_of = lane_counts(lines.counted.of_rows(rows)), _ids_of_functions(profile)
     return LineCounts(
         _ids_of([function.whole for function in lines.functions], id_of)[lines.function],
         _ids_of(lines.functions, id_of)[lines.function],
@@ -118,10 +119,9 @@ def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperation
     order = order[distinct[order] != NO_ROW]
     group = np.full(len(distinct), NOT_COUNTED)
     group[order] = 1 + np.arange(len(order))  # behind the row of what had no room, which nothing is in
-    tallied = lines.tallied.grouped(group[number.reshape(-1)], len(order) + 1)
     functions = distinct[order]
     names = function_names(profile)
-    report = make_report(tallied, [names[function] for function in functions.tolist()], lines.notes, lines.records)
+    report = make_report(lines, group[number.reshape(-1)], [names[function] for function in functions.tolist()])
     return FunctionOperations(functions, report)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
-from arm_spe.tally import Key, Lane
+from arm_spe.tally import Key
 from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses, losses_since
 from tdprof.decode.spe.row_sums import NOTHING, Counted, GroupBy, check_compiled, count_records
@@ -24,7 +24,7 @@ from tdprof.profile.statistics import grouped_quantiles
 from tdprof.values import dataclass
 
 NOT_COUNTED = NO_ROW
-"""Group of rows that no sum is wanted of, for `Tallied.grouped`."""
+"""Group of rows that no sum is wanted of, for `Counted.grouped`."""
 
 
 TOO_MUCH_MEMORY = "reading them takes more memory than there is"
@@ -48,8 +48,7 @@ class SpeLines:
         function: int64[n], which of them each row is of; -1 for the first row, of records that had no room for one of
             their own.
         line: int64[n], 0 where unknown.
-        tallied: sums of the rows, with histograms of the latencies.
-        records: of all rows.
+        counted: the sums of the rows.
         notes: what a reader should know, a sentence each.
         unreadable: those of them that say what of the bytes is gone or damaged.
         samples: the records as samples, if the capture was opened for it.
@@ -58,8 +57,7 @@ class SpeLines:
     functions: Sequence[SampledFunction]
     function: I64
     line: I64
-    tallied: Tallied
-    records: int
+    counted: Counted
     notes: Sequence[str]
     unreadable: Sequence[str]
     samples: AddedUp | None
@@ -98,21 +96,20 @@ def add_up_lines(
         workers=workers or capture.workers,
         also=None if samples is None else samples.add,
     )
-    tallied = counted.tallied()
+    operations = counted.operations
     since = losses_since(counted.counts, data.losses)
     # Without any record there is not even the row of those that had no room.
-    keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(tallied.lanes)]
+    keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(operations)]
     return SpeLines(
         functions=rows.functions,
         function=keys[:, 0],
         line=keys[:, 1],
-        tallied=tallied,
-        records=counted.counts.records,
+        counted=counted,
         notes=[
             *capture.unreadable,
             *pass_notes(counted, data),
             *rows.notes(),
-            *room_notes(tallied.lanes[:, Lane.OPERATIONS]),
+            *room_notes(operations),
         ],
         unreadable=[f"SPE: {count} {text}" for text, count in since.items()],
         samples=None if samples is None else samples.finish(),

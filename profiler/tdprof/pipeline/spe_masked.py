@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from arm_spe.tally import Lane
 from tdprof.model.addresses import FileKind
 from tdprof.model.profile import Profile
 from tdprof.pipeline.spe_lines import SpeLines
@@ -55,7 +54,7 @@ def view_of_masked_code(lines: SpeLines, profile: Profile) -> list[str]:
 
 
 def _spe_records(lines: SpeLines) -> Mapping[str, int]:
-    operations = lines.tallied.lanes[:, Lane.OPERATIONS].astype(np.int64)
+    operations = lines.counted.operations
     found: dict[str, int] = defaultdict(int)
     for number, count in zip(lines.function.tolist(), operations.tolist(), strict=True):
         function = lines.functions[number] if number >= 0 else None

@@ -23,7 +23,7 @@ from tdprof.model.arrays import I64, U64
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
 from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport, order_of
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_lines import SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
+from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
 from tdprof.pipeline.spe_rows import (
     MAX_ROWS,
     OTHERS_NAME,
@@ -158,7 +158,7 @@ def _report_of(
 
     def part(first: int) -> SpeReport:
         rows = slice(first, first + _ROWS_AT_ONCE)
-        report = _of_rows(counted.tallied(shown[rows]), names[rows], notes, counted.counts.records)
+        report = _of_rows(counted.of_rows(shown[rows]), names[rows], notes, counted.counts.records)
         return beside(replace(report, levels_met=levels), rows)
 
     starts = range(_ROWS_AT_ONCE, len(shown), _ROWS_AT_ONCE)
@@ -177,34 +177,31 @@ def by_line(lines: SpeLines) -> SpeReport:
         f"{functions[number].name} {functions[number].source_file or '??'}:{line or '?'}"
         for number, line in zip(lines.function[1:].tolist(), lines.line[1:].tolist(), strict=True)
     ]
-    return make_report(lines.tallied, names, lines.notes, lines.records)
+    return make_report(lines, np.arange(len(lines.function)), names)
 
 
 def by_function(lines: SpeLines) -> SpeReport:
     """Rows by function: the sums of their lines."""
     functions, whole = lines.whole_functions()
     row = np.append(whole, -1)[lines.function] + 1  # the first is of what had no room
-    tallied = lines.tallied.grouped(row, len(functions) + 1)
-    return make_report(tallied, [function.name for function in functions], lines.notes, lines.records)
+    return make_report(lines, row, [function.name for function in functions])
 
 
-def make_report(
-    tallied: Tallied,
-    names: Sequence[str],
-    notes: Sequence[str],
-    records: int,
-) -> SpeReport:
-    """A report of what was added up.
+def make_report(lines: SpeLines, group: I64, names: Sequence[str]) -> SpeReport:
+    """A report of groups of lines.
 
     Args:
-        tallied: by row; the first is what had no room for a row of its own.
-        names: of the rows after the first.
-        notes: what a reader should know, a sentence each.
-        records: of all rows.
+        lines: what was added up.
+        group: int64[n], the group of each of its rows, 0: of what had no room for a row; or `NOT_COUNTED`.
+        names: of the groups after the first.
     """
     names = [OTHERS_NAME, *names]
-    rows = np.flatnonzero(tallied.lanes[:, Lane.OPERATIONS])
-    return _of_rows(tallied.of_rows(rows), [names[row] for row in rows.tolist()], notes, records)
+    counted, is_counted = lines.counted, group != NOT_COUNTED
+    shown = np.flatnonzero(np.bincount(group[is_counted], counted.operations[is_counted], len(names)))
+    row = np.full(len(names) + 1, NOT_COUNTED)  # the last is that of `NOT_COUNTED`
+    row[shown] = np.arange(len(shown))
+    tallied = counted.grouped(row[group], len(shown))
+    return _of_rows(tallied, [names[number] for number in shown.tolist()], lines.notes, counted.counts.records)
 
 
 def _of_rows(tallied: Tallied, names: Sequence[str], notes: Sequence[str], records: int) -> SpeReport:

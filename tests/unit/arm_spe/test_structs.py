@@ -27,6 +27,7 @@ def test_numbers(tmp_path: Path) -> None:
     structures = {"row": tallied.ROW, "page": tallied.PAGE, "item": tally.ITEM, "met": tally.MET}
     asked.update({f"sizeof(struct spe_{name})": dtype.itemsize for name, dtype in structures.items()})
     asked["sizeof(struct spe_wide)"] = 4 * tallied.WIDE
+    asked["sizeof(struct histogram)"] = 8 * tallied.HISTOGRAM_WORDS
     mirrors = {"rules": tally.Rules, "pages": tally._Pages, "tally": tally._Tally}
     asked.update({f"sizeof(struct spe_{name})": ctypes.sizeof(mirror) for name, mirror in mirrors.items()})
     asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
@@ -34,10 +35,8 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update(SPE_HAS_OTHER=HAS_OTHER, SPE_HAS_DUPLICATE=HAS_DUPLICATE)
     lines = "".join(f'printf("%llu\\n", (unsigned long long)({expression}));\n' for expression in asked)
     source = tmp_path / "layout.c"
-    source.write_text(
-        '#include <stddef.h>\n#include <stdio.h>\n#include "text.c"\n#include "tally.c"\n#include "record.c"\n'
-        f"int main(void) {{\n{lines}return 0;\n}}\n"
-    )
+    sources = "".join(f'#include "{name}.c"\n' for name in ("text", "tally", "record", "sum"))
+    source.write_text(f"#include <stddef.h>\n#include <stdio.h>\n{sources}int main(void) {{\n{lines}return 0;\n}}\n")
     program = tmp_path / "layout"
     build = [
         "gcc",

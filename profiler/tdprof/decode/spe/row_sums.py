@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
-from arm_spe.tallied import Tallied, TallyPart, lane_of
+from arm_spe.tallied import NO_ROW, Tallied, TallyPart, lane_of, rows_of
 from arm_spe.tally import Key, Lane, Place, Rules, Tally, operation_lanes
 from tdprof.decode.spe.clock import time_ns
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
@@ -69,9 +69,15 @@ class Counted:
         """Whether any record counts for this."""
         return any(each.has_any(lane) for each in self.counters)
 
-    def tallied(self, rows: I64 | None = None) -> Tallied:
-        """The sums of these rows, in this order; None: of all."""
-        return Tallied.sum(self.counters, rows)
+    def of_rows(self, rows: I64) -> Tallied:
+        """The sums of these rows, in this order."""
+        group = np.full(max(rows_of(self.counters), int(rows.max(initial=NO_ROW)) + 1), NO_ROW)
+        group[rows] = np.arange(len(rows))
+        return self.grouped(group, len(rows))
+
+    def grouped(self, group: I64, groups: int) -> Tallied:
+        """The sums of groups of rows, as of `Tallied.sum`."""
+        return Tallied.sum(self.counters, group, groups)
 
 
 def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:

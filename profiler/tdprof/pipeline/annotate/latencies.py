@@ -32,7 +32,7 @@ def line_latencies(capture: OpenCapture, function: ChosenFunction) -> Mapping[So
     for row in np.flatnonzero(is_part[lines.function]).tolist():
         place = lines.functions[lines.function[row]].source_file, int(lines.line[row])
         group[row] = places.setdefault(place, len(places))
-    sums = lines.tallied.grouped(group, len(places))
+    sums = lines.counted.grouped(group, len(places))
     counts, quantiles = lane_counts(sums), latency_quantiles(sums)["total_latency"]
     operations, cycles, count = (counts[name].tolist() for name in ("OPERATIONS", "TOTAL_CYCLES", "TOTAL_COUNT"))
     return {
