@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tdprof.recorder.kallsyms import CodeSymbols
 
 _NICENESS = 19
-# `memory` before what loads NumPy; `numpy.ma` Arrow loads when it is first used.
-_LOADED = ("tdprof.cli.memory", "tdprof.pipeline.finish", "tdprof.pipeline.walk_copies", "numpy.ma")
+# `memory` before what loads NumPy.
+_LOADED = ("tdprof.cli.memory", "tdprof.pipeline.finish", "tdprof.pipeline.walk_copies")
 _IS_READY = b"r"
 _MOST_DESCRIPTORS = 250  # of a message: SCM_MAX_FD (include/net/scm.h) is 253
 _MESSAGE_BYTES = 1 << 16

@@ -1,5 +1,6 @@
 """Keeps out what NumPy and Arrow load and nothing here uses. To be loaded before what loads NumPy."""
 
+import importlib
 import importlib.abc
 import importlib.util
 import sys
@@ -32,6 +33,15 @@ def _any_type(name: str) -> type:
     return _AnyType
 
 
+def _of_masked_arrays(name: str) -> object:
+    """What only who makes some asks for: then the module itself comes, in place of what stands in for it."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if _STAND_INS.pop("numpy.ma", None):
+        del sys.modules["numpy.ma"]
+    return getattr(importlib.import_module("numpy.ma"), name)
+
+
 _STAND_INS: dict[str, dict[str, object]] = {
     # Arrow puts the descriptions of its hundred functions together anew in each process; this is all it reads them by.
     "pyarrow.vendored.docscrape": {"NumpyDocString": _NoDescription},
@@ -40,6 +50,8 @@ _STAND_INS: dict[str, dict[str, object]] = {
     "numpy._core._add_newdocs_scalars": {},
     "numpy._typing": {"__getattr__": _any_type},
     "numpy.typing": {"__getattr__": _any_type},
+    # Arrow and NumPy ask of each array whether it is one of these.
+    "numpy.ma": {"MaskedArray": _AnyType, "is_masked": lambda _: False, "__getattr__": _of_masked_arrays},
 }
 
 

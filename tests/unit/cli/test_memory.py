@@ -62,7 +62,9 @@ def test_numpy_computes_without_its_types_and_texts() -> None:
         "import sys, tdprof.cli.loading, numpy as np, numpy.typing as npt\n"
         "print([name for name in sys.modules if name.startswith('numpy._typing.')], np.array.__doc__)\n"
         "print(isinstance(npt.NDArray[np.bool_] | npt.ArrayLike | None, object))\n"
+        "import pyarrow as pa; found = pa.array(np.unique([2, 1, 2])).to_pylist()\n"
+        "print(found, 'numpy.ma.core' in sys.modules)\n"
         "print(np.unique(np.ma.array([2, 1, 2], mask=[0, 0, 1])).tolist(), np.linalg.norm([3, 4]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[] None", "True", "[1, 2, None] 5.0"]
+    assert done.stdout.splitlines() == ["[] None", "True", "[1, 2] False", "[1, 2, None] 5.0"]
