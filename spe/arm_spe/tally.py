@@ -82,6 +82,7 @@ class Rules(ctypes.Structure):
     _fields_ = (
         ("thread", c_uint64),  # of a record that nothing else tells the thread of
         ("core", c_uint64),  # second key of Key.SOURCE
+        ("times", c_void_p),  # `Times.address`, or None: times do not matter
         ("key", c_uint32),
         ("shift", c_uint32),
         ("first_source", c_uint32),  # code of data source packet 0
@@ -169,6 +170,7 @@ class _Tally(ctypes.Structure):
         ("most_groups", c_uint64),
         ("others", c_int64),
         ("with_context", c_uint64),
+        ("unnamed", c_uint64),
         ("decoded", c_uint64),
         ("added", c_uint64),
     )
@@ -210,6 +212,11 @@ class Tally:
     def with_context(self) -> int:
         """Records whose thread a context packet names."""
         return int(self._struct.with_context)
+
+    @property
+    def unnamed(self) -> int:
+        """Records of spans with `Rules.times` whose thread nothing tells."""
+        return int(self._struct.unnamed)
 
     @property
     def rows(self) -> int:

@@ -61,6 +61,24 @@ static inline uint64_t thread_of(const struct spe_slot *f, uint64_t thread, cons
 	return thread;
 }
 
+static inline unsigned has_context(uint32_t present)
+{
+	return (present & (1u << SPE_CTX1 | 1u << SPE_CTX2)) != 0;
+}
+
+/* The second key of a record whose time matters; `thread` is what it has without. */
+static uint64_t timed_thread(uint32_t present, uint64_t timestamp, uint64_t thread, const struct spe_rules *rules,
+                             struct spe_tally *t)
+{
+	const unsigned is_named = !rules->ignores_contexts && has_context(present), is_timed = present >> SPE_TS & 1;
+	const uint64_t ns = is_timed ? spe_time_ns(rules->times, timestamp) : UINT64_MAX;
+
+	if (is_timed && !is_named)
+		thread = spe_switched_to(rules->times, ns);
+	t->unnamed += !is_named && thread == SPE_NO_THREAD;
+	return spe_staged(rules->times, thread, ns);
+}
+
 static inline uint32_t event_index(uint32_t events)
 {
 	return (events >> 2 & 3) | (events >> 8 & 7) << 2 | (events >> 19 & 31) << 5;
@@ -100,7 +118,7 @@ static inline uint32_t known_lanes(struct seen *seen, const uint8_t *p, unsigned
 	return seen->kinds[kind].lanes;
 }
 
-/* The k-th record of a block; `thread` is of records that name none. */
+/* The k-th record of a block, of this thread. */
 static inline __attribute__((always_inline)) void put_record(struct block *b, unsigned k, const struct spe_slot *f,
                                                              uint32_t lanes, uint64_t thread,
                                                              const struct spe_rules *rules, const struct spe_groups *g)
@@ -117,7 +135,7 @@ static inline __attribute__((always_inline)) void put_record(struct block *b, un
 		b->first[k] = own >> LANE_LOADS & 1 ? source : UINT64_MAX;
 		b->second[k] = rules->core;
 	} else {
-		b->second[k] = thread_of(f, thread, rules);
+		b->second[k] = thread;
 		b->first[k] = rules->key == SPE_KEY_CODE ? spe_canonical(f->pc)
 		              : f->present >> SPE_VA & 1 ? spe_canonical(f->va) >> rules->shift
 		                                         : UINT64_MAX;
@@ -125,11 +143,6 @@ static inline __attribute__((always_inline)) void put_record(struct block *b, un
 	b->first[k] = neighbour_key(b->first[k], rules);
 	b->hash[k] = spe_group_hash(g, b->first[k] / SPE_NEIGHBOURS, b->second[k]);
 	__builtin_prefetch(&g->slot[b->hash[k] & (g->slots - 1)]);
-}
-
-static inline unsigned has_context(uint32_t present)
-{
-	return (present & (1u << SPE_CTX1 | 1u << SPE_CTX2)) != 0;
 }
 
 /* The placing of the k-th record's group, which has none so far or was never met. */
@@ -231,8 +244,12 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 				.op = c->op[i],
 			};
 
+			uint64_t thread = thread_of(&f, threads ? threads[i] : rules->thread, rules);
+
 			t->with_context += has_context(f.present);
-			put_record(&b, k, &f, lanes_of(&f, rules), threads ? threads[i] : rules->thread, rules, g);
+			if (rules->times)
+				thread = timed_thread(f.present, c->timestamp[i], thread, rules, t);
+			put_record(&b, k, &f, lanes_of(&f, rules), thread, rules, g);
 		}
 		add_block(&b, size, rules, g, pages, t);
 	}
@@ -240,14 +257,15 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 }
 
 /* Reads slots like those before, up to a block of them, until one is anything else: spe_decode does the same of them,
- * column by column. */
+ * column by column. The numbers that decide what it does are known where it is called. */
 static inline __attribute__((always_inline)) unsigned read_slots(struct block *b, const uint8_t *buf, uint64_t len,
                                                                  struct spe_decoder *d, unsigned events_bytes,
-                                                                 struct seen *seen, const struct spe_rules *rules,
+                                                                 int has_times, struct seen *seen,
+                                                                 const struct spe_rules *rules,
                                                                  const struct spe_groups *g, struct spe_tally *t)
 {
 	const uint8_t *p = buf + d->position;
-	uint64_t left = len - d->position, timestamp = d->sync.timestamp, with_context = 0;
+	uint64_t left = len - d->position, timestamp = d->sync.timestamp, with_context = 0, thread;
 	uint32_t present = 0, has_ts = (uint32_t)(d->sync.close == SPE_TS) << SPE_TS;
 	unsigned n = 0;
 
@@ -274,7 +292,10 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 		}
 		present = s.present;
 		with_context += has_context(present);
-		put_record(b, n, &s, known_lanes(seen, p, events_bytes, number, &s, rules), rules->thread, rules, g);
+		thread = thread_of(&s, rules->thread, rules);
+		if (has_times)
+			thread = timed_thread(present, s.timestamp, thread, rules, t);
+		put_record(b, n, &s, known_lanes(seen, p, events_bytes, number, &s, rules), thread, rules, g);
 	}
 	t->with_context += with_context;
 	if (n) {
@@ -300,8 +321,12 @@ static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, st
 	while (d->sync.slot_run == SPE_SLOT_RUN && len - d->position >= SPE_SLOT + SPE_LONGEST_PACKET) {
 		if (!has_room(SPE_BLOCK, g, pages, t))
 			return 0;
-		n = buf[d->position + 21] == 0x52 ? read_slots(&b, buf, len, d, 2, seen, rules, g, t)
-		                                  : read_slots(&b, buf, len, d, 4, seen, rules, g, t);
+		if (buf[d->position + 21] == 0x52)
+			n = rules->times ? read_slots(&b, buf, len, d, 2, 1, seen, rules, g, t)
+			                 : read_slots(&b, buf, len, d, 2, 0, seen, rules, g, t);
+		else
+			n = rules->times ? read_slots(&b, buf, len, d, 4, 1, seen, rules, g, t)
+			                 : read_slots(&b, buf, len, d, 4, 0, seen, rules, g, t);
 		if (!n)
 			break;
 		add_block(&b, n, rules, g, pages, t);

@@ -5,6 +5,7 @@
 
 #include "group.h"
 #include "record.h"
+#include "times.h"
 
 #define SPE_LANES      32  /* counters of a row, one for each bit of a record's `lanes` */
 #define SPE_LATENCIES  3   /* total, issue, translation */
@@ -65,6 +66,7 @@ enum spe_lane {
 struct spe_rules {
 	uint64_t thread;           /* of a record that nothing else tells the thread of */
 	uint64_t core;             /* second half of SPE_KEY_SOURCE */
+	struct spe_times *times;   /* who ran when, on the CPU of the span; NULL: times do not matter */
 	uint32_t key;              /* enum spe_key */
 	uint32_t shift;            /* of SPE_KEY_ADDRESS */
 	uint32_t first_source;     /* code of data source packet 0 */
@@ -131,6 +133,7 @@ struct spe_tally {
 	uint64_t groups, most_groups; /* met so far, and at most */
 	int64_t others;               /* group of what comes after most_groups; -1: there is none yet */
 	uint64_t with_context;        /* records whose context packet names their thread */
+	uint64_t unnamed;             /* where times matter: records whose thread nothing tells */
 	uint64_t decoded;             /* by spe_add_span: records in the columns, */
 	uint64_t added;               /* and of them those that were added */
 };

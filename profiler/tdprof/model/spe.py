@@ -166,6 +166,11 @@ class Stages:
     def __bool__(self) -> bool:
         return len(self._tid) > 0
 
+    def turns(self) -> tuple[U64, U64, U64]:
+        """uint64[n], uint64[n + 1], uint64[m]: threads, ascending; where the turns of each begin, and end; when they
+        are."""
+        return self._tid, self._first.astype(np.uint64), self._time_ns[(self._turn & _LOWER).astype(np.int64) - 1]
+
     def stamp(self, tid: U64, time_ns: U64) -> U64:
         """uint64[n]: one number for each thread and its stage at a time."""
         at = np.searchsorted(self._tid, tid)

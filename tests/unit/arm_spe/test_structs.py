@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arm_spe import tallied, tally
+from arm_spe import tallied, tally, times
 from arm_spe.counts import Damage
 from arm_spe.packet import HAS_DUPLICATE, HAS_OTHER, Kind
 
@@ -28,7 +28,8 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update({f"sizeof(struct spe_{name})": dtype.itemsize for name, dtype in structures.items()})
     asked["sizeof(struct spe_wide)"] = 4 * tallied.WIDE
     asked["sizeof(struct histogram)"] = 8 * tallied.HISTOGRAM_WORDS
-    mirrors = {"rules": tally.Rules, "pages": tally._Pages, "tally": tally._Tally}
+    mirrors = {"rules": tally.Rules, "pages": tally._Pages, "tally": tally._Tally, "times": times._Times}
+    asked.update(SPE_NO_THREAD=times.NO_THREAD, SPE_STAGE_BITS=times.STAGE_BITS)
     asked.update({f"sizeof(struct spe_{name})": ctypes.sizeof(mirror) for name, mirror in mirrors.items()})
     asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
     asked.update({f"SPE_REASON_{reason.name}": reason.value for reason in Damage})

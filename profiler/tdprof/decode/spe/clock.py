@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from arm_spe.times import TimerLines
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.model.arrays import U64
 from tdprof.values import dataclass
@@ -60,6 +62,15 @@ def _slope(first: tuple[int, int], last: tuple[int, int]) -> int:
     return round((last[1] - first[1] << _SHIFT) / (last[0] - first[0]))
 
 
+def timer_lines(clock: Clock) -> TimerLines:
+    """The same for the compiled code."""
+    if isinstance(clock, ClockPairs):
+        return TimerLines(_SHIFT, clock.ticks, clock.mult, clock.zero)
+    mult, zero = np.array([[clock.time_mult], [clock.time_zero]], np.uint64)
+    lines = TimerLines(clock.time_shift, np.zeros(0, np.uint64), mult, zero)
+    return replace(lines, first_ticks=clock.time_cycles, mask=clock.time_mask) if clock.is_short else lines
+
+
 def time_ns(ticks: U64, clock: Clock) -> U64:
     """Timer ticks as nanoseconds of perf's clock, modulo 2^64 (linux/perf_event.h, `struct perf_event_mmap_page`)."""
     if isinstance(clock, ClockPairs):
@@ -72,6 +83,6 @@ def time_ns(ticks: U64, clock: Clock) -> U64:
 
 
 def _on_line(ticks: U64, shift: np.uint64, mult: U64 | np.uint64, zero: U64 | np.uint64) -> U64:
-    low = ticks & (np.uint64(1) << shift) - np.uint64(1)
+    low = ticks & ~(np.uint64(2**64 - 1) << shift)
     converted: U64 = zero + (ticks >> shift) * mult + (low * mult >> shift)
     return converted

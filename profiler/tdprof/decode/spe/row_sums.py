@@ -13,12 +13,14 @@ from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
 from arm_spe.tallied import NO_ROW, Tallied, TallyPart, lane_of, rows_of
 from arm_spe.tally import Key, Lane, Place, Rules, Tally, operation_lanes
-from tdprof.decode.spe.clock import time_ns
+from arm_spe.times import StageTurns, Times
+from tdprof.decode.spe.clock import time_ns, timer_lines
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
+from tdprof.decode.spe.switches import Switches
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import I64, U64
-from tdprof.model.spe import NO_TID
+from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.values import dataclass
 
 LINE_BYTES = 64
@@ -86,9 +88,13 @@ def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
         batch["present"].view(np.uint32)[:] &= ~_HAS_CONTEXT
 
 
+def _switches_of(span: AuxSpan, source: SpeInput) -> Switches | None:
+    return None if span.cpu is None or span.tid is not None else source.switches.get(span.cpu)
+
+
 def _switched_to(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64 | None:
     """uint64[n]: the thread that ran on the span's CPU at each record's time; None where nothing tells."""
-    switches = None if span.cpu is None or span.tid is not None else source.switches.get(span.cpu)
+    switches = _switches_of(span, source)
     if switches is None or source.time_conversion is None:
         return None
     if (batch["present"].view(np.uint32) & _HAS_CONTEXT).all():
@@ -131,8 +137,9 @@ class _Worker:
         self._rules = Rules(key=by.key, shift=by.block_bytes.bit_length() - 1)
         self._rules.lanes[:] = operation_lanes()
         self._tally = Tally(place)
-        self._memory = ColumnMemory(_BATCH_RECORDS if also is None else _SHARED_BATCH_RECORDS)
+        self._memory = None if also is None else ColumnMemory(_SHARED_BATCH_RECORDS)
         self._few = ColumnMemory(_CACHED_RECORDS)
+        self._times: tuple[int | None, int | None, Times | None] = -1, -1, None  # of this CPU and thread
         self.counts = DecodeCounts()
         self.threads_from = dict.fromkeys(_ORIGINS, 0)
 
@@ -142,7 +149,7 @@ class _Worker:
             fill_source_rules(rules, encoding_of(span.midr))
         rules.core = span.midr or 0
         rules.thread = NO_TID if span.tid is None else span.tid
-        if self._also is None and not self._needs_times(span):
+        if self._also is None:
             self._add_whole(span)
             return
         decoder = RecordDecoder(span.data, memory=self._memory)
@@ -160,27 +167,39 @@ class _Worker:
                 unknown = int((switched_to[(batch["present"].view(np.uint32) & _HAS_CONTEXT) == 0] == NO_TID).sum())
             self.threads_from[NOTHING] += unknown
             self.threads_from[_SWITCHES if span.tid is None else _BUFFER] += len(batch) - told - unknown
-            if self._also is not None:
-                self._also(batch, span)
+            self._also(batch, span)
         self.counts.add(decoder.counts)
 
-    def _needs_times(self, span: AuxSpan) -> bool:
-        """Whether the times of the span's records tell their threads, or stages of them."""
-        source = self._source
-        if source.time_conversion is None:
-            return False
-        has_stages = bool(source.stages) and self._rules.key == Key.CODE
-        return has_stages or (span.tid is None and span.cpu in source.switches)
+    def _times_of(self, span: AuxSpan) -> Times | None:
+        """What the times of the span's records tell of their threads; None if that is nothing."""
+        source, (cpu, tid, times) = self._source, self._times
+        if (span.cpu, span.tid) != (cpu, tid):
+            switches = _switches_of(span, source)
+            stages = source.stages if self._rules.key == Key.CODE else ONE_STAGE
+            times = None
+            if source.time_conversion is not None and (switches is not None or stages):
+                always = np.array([self._rules.thread], np.uint64)
+                switched = (always[:0], always) if switches is None else (switches.time_ns, switches.tid)
+                times = Times(timer_lines(source.time_conversion), *switched, StageTurns(*stages.turns()))
+            self._times = span.cpu, span.tid, times
+        return times
 
     def _add_whole(self, span: AuxSpan) -> None:
-        """A span whose records' times do not matter."""
-        before = self._tally.with_context
-        self._rules.ignores_contexts = not self._source.contexts_name_threads
-        counts = self._tally.add_span(span.data, self._rules, self._few)
-        told = self._tally.with_context - before if self._source.contexts_name_threads else 0
+        """A span whose records nobody else wants."""
+        tally, rules = self._tally, self._rules
+        context, unnamed = tally.with_context, tally.unnamed
+        times = self._times_of(span)
+        rules.times = None if times is None else times.address
+        rules.ignores_contexts = not self._source.contexts_name_threads
+        counts = tally.add_span(span.data, rules, self._few)
+        told = tally.with_context - context if self._source.contexts_name_threads else 0
+        unknown = counts.records - told if span.tid is None else 0
+        if times is not None:
+            unknown = tally.unnamed - unnamed
         self.counts.add(counts)
         self.threads_from[_CONTEXT] += told
-        self.threads_from[NOTHING if span.tid is None else _BUFFER] += counts.records - told
+        self.threads_from[NOTHING] += unknown
+        self.threads_from[_SWITCHES if span.tid is None else _BUFFER] += counts.records - told - unknown
 
     @property
     def rows(self) -> int:
