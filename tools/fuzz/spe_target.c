@@ -211,8 +211,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 	}
 	for (uint32_t key = SPE_KEY_CODE; key <= SPE_KEY_SOURCE; key++) {
 		static struct spe_rules rules = { .shift = 6, .first_source = 11, .known_sources = 256 };
+		static const uint64_t line[] = { 5, 77 }, ticks = 1 << 20, switch_ns[] = { 100, 1 << 20, 1ull << 40 };
+		static const uint64_t thread[] = { 7, SPE_NO_THREAD, 8, 4242 }, turn[] = { 0, 1, 3 };
+		struct spe_times times = {
+			.mask = size % 2 ? UINT64_MAX : 0xffff,
+			.shift = size % 66,
+			.lines = 1,
+			.line_ticks = &ticks,
+			.mult = line,
+			.zero = line,
+			.switches = 3,
+			.switch_ns = switch_ns,
+			.switched_to = thread,
+			.staged = 2,
+			.staged_thread = &thread[2],
+			.first_turn = turn,
+			.turn_ns = switch_ns,
+		};
 
 		rules.key = key;
+		rules.times = size % 3 ? &times : NULL;
 		for (uint32_t i = 0; i < 1024; i++) {
 			rules.lanes[i] = i << 2 | i << 17;
 			rules.source_of_events[i] = i % SPE_SOURCES;
