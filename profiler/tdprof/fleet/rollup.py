@@ -21,6 +21,7 @@ from tdprof.model.arrays import I32, I64
 from tdprof.model.duty import TOPDOWN, recorded_ns_of
 from tdprof.model.events import EventInfo
 from tdprof.model.profile import Profile, SampleTable
+from tdprof.model.python_names import without_line
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
@@ -65,7 +66,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     Raises:
         TdprofError: damaged beyond reading, or its numbers are none that a recording can have.
     """
-    profile = _each_event_once(calibrated(load_profile(capture)))
+    profile = _without_lines(_each_event_once(calibrated(load_profile(capture))))
     manifest = capture.manifest
     _check_sums(profile, manifest)
     effective = [int(effective_samples(profile, event)) for event in range(len(profile.events))]
@@ -147,6 +148,18 @@ def _check_sums(profile: Profile, manifest: Manifest) -> None:
             raise TdprofError("its samples add up to more than any recording has")
     if not 0 < manifest.duration_ns < 1 << 62:
         raise TdprofError("the times of its start and end are none that a recording has")
+
+
+def _without_lines(profile: Profile) -> Profile:
+    """Python's functions of one name and file are one to a fleet: by lines each version would have others, and which
+    of them a recording has is chance."""
+    files, functions = profile.mapped_files, profile.functions
+    is_python = [row >= 0 and files[row].kind is FileKind.INTERPRETED for row in functions.mapped_file.tolist()]
+    name, linkage_name = (
+        [without_line(text)[0] if plain else text for text, plain in zip(column, is_python, strict=True)]
+        for column in (functions.name, functions.linkage_name)
+    )
+    return replace(profile, functions=replace(functions, name=name, linkage_name=linkage_name))
 
 
 def _by_stack(profile: Profile) -> Profile:

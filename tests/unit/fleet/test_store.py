@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,14 +15,17 @@ import pytest
 from builders.fleet import START_NS, make_host_capture, tdprof
 from tdprof.capture.segments import SegmentFolder
 from tdprof.errors import TdprofError
+from tdprof.fleet import rollup
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
 from tdprof.fleet.identity import name_of_part, path_part
 from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
+from tdprof.model.addresses import FileKind
 from tdprof.model.profile import Profile
 from tdprof.native.library import load_native
+from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
 
 HOSTILE = [
@@ -88,6 +92,23 @@ def test_nothing_of_a_capture_stays_in_memory(tmp_path: Path, captures: list[Pat
 
 def _held() -> list[OpenCapture | Profile]:
     return [each for each in gc.get_objects() if isinstance(each, OpenCapture | Profile)]
+
+
+def test_functions_of_python_that_share_their_name_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which lines a recording has in its names is chance, and each version has others."""
+
+    def as_python(capture: OpenCapture) -> Profile:
+        profile = load_profile(capture)
+        return replace(
+            profile, mapped_files=[replace(file, kind=FileKind.INTERPRETED) for file in profile.mapped_files]
+        )
+
+    capture = make_host_capture(tmp_path / "a.capture", "a", {"value:29": 60, "value:34": 30, "other": 10})
+    monkeypatch.setattr(rollup, "load_profile", as_python)
+    with OpenCapture(capture) as opened:
+        rows = rollup.roll_up(opened).tables["functions"].to_pylist()
+    assert {row["function"]: row["self_samples"] for row in rows} == {"main": 0, "value": 90, "other": 10}
+    assert {row["linkage_name"] for row in rows} == {"main", "value", "other"}
 
 
 def test_a_copy_of_a_recording_counts_once(tmp_path: Path, captures: list[Path]) -> None:

@@ -5,6 +5,7 @@ of both are the same, so that they are counted from there; where one of the stac
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tdprof.decode.python.records import MOST_SPANS, PROCESS_BITS, PythonStacks,
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
 from tdprof.model.arrays import I64, U64
+from tdprof.model.python_names import with_line
 from tdprof.model.stack_ends import StackEnd
 from tdprof.text import plural
 
@@ -47,6 +49,9 @@ class PythonFrames:
         self._processes = read_processes(spool, damage, self._stacks.first_interpreters)
         versions = {number: process.version for number, process in self._processes.items()}
         self._codes = read_codes(spool, damage, versions)
+        self._lines_of_names: defaultdict[tuple[object, ...], set[int]] = defaultdict(set)  # where functions begin
+        for process, code in self._codes.values():
+            self._lines_of_names[versions[process], code.file, code.function].add(code.first_line)
         keys = self._stacks.frames[["code", "instruction"]].copy()
         self._places, number = np.unique(keys, return_inverse=True)
         self._address = INTERPRETED_ADDRESS + np.uint64(2) * number.reshape(-1).astype(np.uint64) + np.uint64(1)
@@ -184,9 +189,11 @@ class PythonFrames:
             return [{"function": _NO_NAME, "file": None, "line": 0}] * len(instructions)
         process, code = found
         version = self._processes[process].version
+        is_one_of_several = code.first_line and len(self._lines_of_names[version, code.file, code.function]) > 1
+        function = with_line(code.function, code.first_line) if is_one_of_several else code.function
         lines = LineTable(version, code.lines, code.first_line, is_cut=code.is_cut)
         return [
-            {"function": code.function, "file": code.file or None, "line": lines.line(instruction)}
+            {"function": function, "file": code.file or None, "line": lines.line(instruction)}
             for instruction in instructions
         ]
 

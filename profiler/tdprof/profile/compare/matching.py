@@ -3,15 +3,17 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import FileKind
+from tdprof.model.addresses import PYTHON, FileKind
 from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import FrameStacks, Profile
+from tdprof.model.python_names import without_line
 from tdprof.profile.frames import frame_stacks, function_names, module_names
 from tdprof.profile.naming import base_name
 from tdprof.values import dataclass
@@ -129,6 +131,8 @@ def match_functions(a: Profile, b: Profile, stacks_a: FrameStacks, stacks_b: Fra
     offset of a file with the same build-id, but for what is added up whatever its place (`[no mapping]`).
     """
     side_a, side_b = _side(a, stacks_a), _side(b, stacks_b)
+    lines_a, lines_b = _lines_of_names(side_a), _lines_of_names(side_b)
+    (side_a, first_a), (side_b, first_b) = _joined(side_a, lines_a, lines_b), _joined(side_b, lines_b, lines_a)
     pairs: dict[int, int] = {}  # of ids, A to B
     found: dict[int, Match] = {}  # by id of A
     for match, key in _KEYS:
@@ -138,7 +142,36 @@ def match_functions(a: Profile, b: Profile, stacks_a: FrameStacks, stacks_b: Fra
         for id_a, id_b in _pair(_unique(side_a, left, key), _unique(side_b, right, key)):
             pairs[id_a], found[id_a] = id_b, match
     _match_renamed(side_a, side_b, pairs, found)
-    return _rows(side_a, side_b, pairs, found)
+    matched = _rows(side_a, side_b, pairs, found)
+    for row_of, first in ((matched.row_of_a, first_a), (matched.row_of_b, first_b)):
+        row_of[list(first)] = row_of[list(first.values())]
+    return matched
+
+
+_Lines = dict[tuple[str, str], dict[int, int]]
+
+
+def _lines_of_names(side: _Side) -> _Lines:
+    """Of Python's functions, by name and file: the lines that those of that name begin at, 0 of only one; their ids."""
+    found: _Lines = defaultdict(dict)
+    for id_ in side.ids:
+        if side.modules[id_] == PYTHON:
+            name, line = without_line(side.names[id_])
+            found[name, side.files[id_]][line] = id_
+    return found
+
+
+def _joined(side: _Side, lines: _Lines, others: _Lines) -> tuple[_Side, dict[int, int]]:
+    """With functions of one name as one, where the other profile has not the same, and the first of each of these.
+
+    Lines change with what stands above, and what has few samples is there by chance: nobody knows which is which.
+    """
+    names, first = [*side.names], {}
+    for key, ids in lines.items():
+        if ids.keys() != others.get(key, {}).keys():
+            for id_ in ids.values():
+                names[id_], first[id_] = key[0], min(ids.values())
+    return replace(side, names=names, ids=[id_ for id_ in side.ids if first.get(id_, id_) == id_]), first
 
 
 def _side(profile: Profile, stacks: FrameStacks) -> _Side:

@@ -179,6 +179,13 @@ def test_names_of_every_kind_of_text(tmp_path: Path) -> None:
     assert functions[4].endswith("…")
 
 
+def test_functions_of_one_name_and_file_are_told_apart_by_where_they_begin(tmp_path: Path) -> None:
+    """A property's getter and setter, lambdas, before CPython 3.11 methods of several classes."""
+    found = frames(tmp_path, [(10 + at, 0, 1) for at in range(4)], names=["<module>", "value", "other", "value"])
+    functions = [row[0]["function"] for row in found.symbols()["frames"].to_pylist()]
+    assert functions == ["<module>", "value:1", "other", "value:3"]
+
+
 @pytest.mark.parametrize("lines_left", [0, 1])
 def test_lines_are_those_of_the_instruction_where_they_were_read(tmp_path: Path, lines_left: int) -> None:
     def function() -> list[int]:

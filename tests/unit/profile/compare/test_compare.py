@@ -70,6 +70,25 @@ def test_a_function_of_javascript_is_itself_where_lines_were_added_above_it() ->
     assert set(found.values()) == {Match.ONLY_A, Match.ONLY_B}
 
 
+def test_functions_of_python_that_have_their_name_from_others_are_one_unless_both_have_the_same() -> None:
+    def script(**samples: int) -> Profile:
+        builder = ProfileBuilder()
+        for name, count in samples.items():
+            builder.add(
+                "main", Frame(name.replace("_", ":"), file="/app.py", module="[python]"), count=count, weight=count
+            )
+        return builder.build()
+
+    same = compare(script(get_2=75, get_9=25, run=50), script(get_2=25, get_9=75, run=50))
+    assert {*matches(same)} == {("get:2", "get:2"), ("get:9", "get:9"), ("run", "run")}
+    # Ten lines were added above; or one of them has no sample, by chance.
+    for b in (script(get_12=25, get_19=75, run=50), script(get_9=75, get_16=25, run=50), script(get=100, run=50)):
+        for found in (compare(script(get_2=75, get_9=25, run=50), b), compare(b, script(get_2=75, get_9=25, run=50))):
+            assert matches(found) == {("get", "get"): Match.SAME, ("run", "run"): Match.SAME}
+            row = list(found.functions.names).index("get")
+            assert found.share_a[row, 0] == found.share_b[row, 0] == pytest.approx(100 * 2 / 3)
+
+
 def test_a_name_that_two_modules_have_decides_nothing() -> None:
     a = profile_of(Frame("g", module="/lib/one.so"))
     b = profile_of(Frame("g", module="/lib/two.so"), Frame("g", module="/lib/three.so"))
