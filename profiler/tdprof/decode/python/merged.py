@@ -73,60 +73,49 @@ class PythonFrames:
         return self._merge(batch, row)
 
     def _merge(self, batch: StackBatch, row: I64) -> StackBatch:
-        stacks = len(row)
-        lengths = np.diff(batch.start).astype(np.int64)
-        owner = np.repeat(np.arange(stacks), lengths)
-        position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
-        called_from = batch.address - (position > 0)
-        spans = {number: process.loops for number, process in self._processes.items()}
-        loops = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
-        loop_count = np.bincount(owner[loops], minlength=stacks)
-        first_loop = np.cumsum(loop_count) - loop_count
-
-        frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
+        native, python = self._native(batch, row), self._python(row)
         is_cut = (row >= 0) & self._stacks.is_cut[row]
-        self.unordered += int((is_cut & (frame_count == 0)).sum())
-        frame_owner, within, frame, run = self._runs(row, frame_count)
-        # The outermost ends a run even where nothing says so.
-        runs = np.zeros(stacks, np.int64)
-        np.maximum.at(runs, frame_owner, run + 1)
-
-        own, last = self._greenlets(called_from, row, owner, position, loops)
-        has_greenlet = (last < _LAST) & (frame_count > 0) & ~is_cut & (own >= runs) & (own <= runs + _LONGEST_GAP)
-        loop_count = np.where(has_greenlet, own, loop_count)
+        self.unordered += int((is_cut & ~python.is_there).sum())
+        own, last = self._greenlets(native, row)
+        has_greenlet = (last < _LAST) & python.is_there & ~is_cut & (own >= python.runs)
+        has_greenlet &= own <= python.runs + _LONGEST_GAP
+        native = native._replace(loop_count=np.where(has_greenlet, own, native.loop_count))
         last = np.where(has_greenlet, last, _LAST)
 
         is_whole = has_greenlet | (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~is_cut
-        spare = loop_count - runs
-        is_misfit = is_whole & ((spare < 0) | (spare > _LONGEST_GAP))
+        spare = np.where(is_whole, native.loop_count - python.runs, 0)
+        is_misfit = (spare < 0) | (spare > _LONGEST_GAP)
         self.unplaced += int(is_misfit.sum())
-        kept = ~is_misfit[frame_owner]
-        frame, frame_owner, run, within = frame[kept], frame_owner[kept], run[kept], within[kept]
-        loop = run + np.where(is_whole, spare, 0)[frame_owner]
-        has_loop = loop < loop_count[frame_owner]
-        which = np.minimum(first_loop[frame_owner] + loop, len(loops) - 1)
-        place = np.where(has_loop, position[loops][which] if len(loops) else _LAST, _LAST)
+        python = python.of(~is_misfit)
+        place, is_replaced = native.places(python.owner, python.run + spare[python.owner])
 
         # Between the last frame that was taken and what is native beyond others are missing.
-        has_rest = is_cut & (frame_count > 0)
+        has_rest = is_cut & python.is_there
         last[has_rest] = 0
-        of_rest = has_rest[frame_owner]
-        np.maximum.at(last, frame_owner[of_rest], place[of_rest])
+        of_rest = has_rest[python.owner]
+        np.maximum.at(last, python.owner[of_rest], place[of_rest])
 
-        is_replaced = np.zeros(len(batch.address), bool)
-        is_replaced[loops[which[has_loop]]] = True
-        native = np.flatnonzero(~is_replaced & (position <= last[owner]))
+        kept = np.flatnonzero(~is_replaced & (native.position <= last[native.owner]))
         merged = _among_native(
-            _Frames(owner[native], position[native], np.zeros(len(native), np.int64), batch.address[native]),
-            _Frames(frame_owner, place, within + 1, self._address[frame]),
+            _Frames(native.owner[kept], native.position[kept], np.zeros(len(kept), np.int64), batch.address[kept]),
+            _Frames(python.owner, place, python.within + 1, self._address[python.frame]),
             batch,
         )
         merged.walk["end"][has_greenlet] = StackEnd.COMPLETE
         merged.walk["end"][has_rest & ((last < _LAST) | (merged.walk["end"] == StackEnd.COMPLETE))] = StackEnd.TOO_DEEP
         return merged
 
-    def _runs(self, row: I64, frame_count: I64) -> tuple[I64, I64, I64, I64]:
-        """Of the Python frames of all stacks: whose each is, its place in that stack, its number, and its run's."""
+    def _native(self, batch: StackBatch, row: I64) -> "_Native":
+        lengths = np.diff(batch.start).astype(np.int64)
+        owner = np.repeat(np.arange(len(row)), lengths)
+        position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
+        called_from = batch.address - (position > 0)
+        spans = {number: process.loops for number, process in self._processes.items()}
+        loops = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
+        return _Native(owner, position, called_from, loops, np.bincount(owner[loops], minlength=len(row)))
+
+    def _python(self, row: I64) -> "_Python":
+        frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
         owner = np.repeat(np.arange(len(row)), frame_count)
         before = np.cumsum(frame_count) - frame_count
         within = np.arange(len(owner)) - before[owner]
@@ -134,18 +123,22 @@ class PythonFrames:
         entries = self._stacks.frames["is_entry"][frame].astype(np.int64)
         run = np.cumsum(entries) - entries
         run -= run[before[owner]] if len(run) else run
-        return owner, within, frame, run
+        # The outermost ends a run even where nothing says so.
+        runs = np.zeros(len(row), np.int64)
+        np.maximum.at(runs, owner, run + 1)
+        return _Python(owner, within, frame, run, runs, frame_count > 0)
 
-    def _greenlets(self, called_from: U64, row: I64, owner: I64, position: I64, loops: I64) -> tuple[I64, I64]:
+    def _greenlets(self, native: "_Native", row: I64) -> tuple[I64, I64]:
         """(int64[stacks], int64[stacks]): how many loops of each stack are the running greenlet's, and its last frame.
 
         Its Python frames end with it, and so does what is its own of the native stack: beyond is what others left
         there. ``_LAST``: no greenlet was begun.
         """
+        owner, position, loops = native.owner, native.position, native.loops
         innermost, beyond = np.full(len(row), _LAST), np.full(len(row), _LAST)
         np.minimum.at(innermost, owner[loops], position[loops])
         spans = {number: process.switchers for number, process in self._processes.items()}
-        switches = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
+        switches = np.flatnonzero(self._lies_in(spans, native.called_from, row[owner]))
         switches = switches[position[switches] > innermost[owner[switches]]]
         np.minimum.at(beyond, owner[switches], position[switches])
         return np.bincount(owner[loops[position[loops] < beyond[owner[loops]]]], minlength=len(row)), beyond
@@ -237,6 +230,67 @@ class PythonFrames:
             for pid, time_ns in sorted(found)
         ]
         return pa.Table.from_pylist(rows, MAPPINGS)
+
+
+class _Native(NamedTuple):
+    """The native frames of stacks.
+
+    Attributes:
+        owner: int64[n], the row of each one's stack.
+        position: int64[n], its place in that.
+        called_from: uint64[n], the address that it is at; of callers within the call.
+        loops: int64[k], those of the evaluation loop.
+        loop_count: int64[stacks], how many of these each stack has, as far as they count.
+    """
+
+    owner: I64
+    position: I64
+    called_from: U64
+    loops: I64
+    loop_count: I64
+
+    def places(self, owner: I64, loop: I64) -> tuple[I64, NDArray[np.bool_]]:
+        """Where the loops stand of these numbers in these stacks, ``_LAST`` if there are not so many; which they are.
+
+        Returns:
+            int64[len(owner)], places; bool[n], whether each native frame is one of them.
+        """
+        all_loops = np.bincount(self.owner[self.loops], minlength=len(self.loop_count))
+        first_loop = np.cumsum(all_loops) - all_loops
+        is_replaced = np.zeros(len(self.position), bool)
+        place = np.full(len(owner), _LAST)
+        has_loop = loop < self.loop_count[owner]
+        found = self.loops[first_loop[owner[has_loop]] + loop[has_loop]]
+        place[has_loop] = self.position[found]
+        is_replaced[found] = True
+        return place, is_replaced
+
+
+class _Python(NamedTuple):
+    """The Python frames of stacks.
+
+    Attributes:
+        owner: int64[n], the row of each one's stack.
+        within: int64[n], its place among the Python frames of that.
+        frame: int64[n], its row of `PythonStacks.frames`.
+        run: int64[n], which of the stack's runs it is in, from the leaf on: each is one evaluation loop's.
+        runs: int64[stacks], how many each stack has.
+        is_there: bool[stacks], whether it has any.
+    """
+
+    owner: I64
+    within: I64
+    frame: I64
+    run: I64
+    runs: I64
+    is_there: NDArray[np.bool_]
+
+    def of(self, stacks: NDArray[np.bool_]) -> "_Python":
+        """The frames of some of the stacks."""
+        kept = stacks[self.owner]
+        return self._replace(
+            owner=self.owner[kept], within=self.within[kept], frame=self.frame[kept], run=self.run[kept]
+        )
 
 
 class _Frames(NamedTuple):
