@@ -11,9 +11,11 @@ GLIBCS_BYTES = 128 << 10  # blocks of that size are mapped, as glibc begins with
 def map_large_blocks(from_bytes: int = GLIBCS_BYTES) -> None:
     """For this process: blocks so large are mapped each for itself, and gone once they are freed.
 
-    glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
+    glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself. At the
+    end of its heap it keeps twice as much as the limit, which it does not do of itself where that is given.
     """
     _mallopt(_M_MMAP_THRESHOLD, from_bytes)
+    _mallopt(_M_TRIM_THRESHOLD, 2 * from_bytes)
 
 
 def use_blocks_again(up_to_bytes: int) -> None:
