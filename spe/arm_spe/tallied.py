@@ -126,9 +126,12 @@ class TallyPart:
         counts[has_wide] += self.wide[self.wide_of[has_wide] - 1, lane]
         return counts
 
-    def has_any(self, lane: int) -> bool:
-        """Whether one of the counters is not zero in any row."""
-        return bool(self.rows["lanes"][:, lane].any()) or bool(self.wide[:, lane].any())
+    def has_any(self) -> NDArray[np.bool_]:
+        """bool[LANES]: whether that counter is not zero in any row."""
+        words = self.rows.view(np.uint64).reshape(len(self.rows), ROW.itemsize // 8)[:, : LANES // 8]
+        narrow = np.bitwise_or.reduce(words, axis=0, initial=0).view(np.uint8)
+        found: NDArray[np.bool_] = (narrow != 0) | self.wide[:, :LANES].any(axis=0)
+        return found
 
     def native(self) -> _Part:
         """The structure that points to these arrays."""

@@ -89,11 +89,12 @@ def add_up_lines(
     samples = None
     if capture.most_spe_samples is not None:
         samples = SampleSums(data, capture.most_spe_samples, lambda text: capture.progress(text))
+    workers = workers or capture.workers
     counted = count_records(
         data,
         GroupBy(Key.CODE),
-        Placement(rows, max_rows).place,
-        workers=workers or capture.workers,
+        Placement(rows, max_rows, is_shared=workers > 1).place,
+        workers=workers,
         also=None if samples is None else samples.add,
     )
     operations = counted.operations

@@ -98,7 +98,8 @@ class _NamedRows(_Named, Protocol):
 
 
 def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_rows: int, limit: int) -> SpeReport:
-    counted = count_records(data, by, Placement(rows, max_rows).place, workers=workers)
+    placement = Placement(rows, max_rows, is_shared=workers > 1)
+    counted = count_records(data, by, placement.place, workers=workers)
     operations = counted.operations
     notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(operations)]
     shown, names = _most(operations, rows, limit)
@@ -108,7 +109,7 @@ def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_ro
 def _by_block(data: SpeInput, by: By, workers: int, max_rows: int, limit: int) -> SpeReport:
     block_bytes = LINE_BYTES if by is By.ADDRESS else data.page_bytes or _USUAL_PAGE_BYTES
     rows = BlockRows(block_bytes)
-    placement = Placement(rows, max_rows)
+    placement = Placement(rows, max_rows, is_shared=workers > 1)
     counted = count_records(data, GroupBy(Key.ADDRESS, block_bytes), placement.place, workers=workers)
     operations = counted.operations
     notes = [*pass_notes(counted, data), *room_notes(operations)]
@@ -154,7 +155,8 @@ def _report_of(
     beside: Callable[[SpeReport, slice], SpeReport] = lambda report, _: report,
 ) -> SpeReport:
     """The rows that are shown, in that order; ``beside`` adds to a report of some what the counts do not tell."""
-    levels = [level.value for number, level in enumerate(LEVEL_ORDER) if counted.has_any(Lane.LOADS_BY_LEVEL + number)]
+    is_met = counted.has_any()[Lane.LOADS_BY_LEVEL :]
+    levels = [level.value for number, level in enumerate(LEVEL_ORDER) if is_met[number]]
 
     def part(first: int) -> SpeReport:
         rows = slice(first, first + _ROWS_AT_ONCE)

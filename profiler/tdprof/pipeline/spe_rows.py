@@ -14,7 +14,7 @@ from arm_spe.tally import NOTHING, OTHERS
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, I64, U64, group_of_row, group_rows
+from tdprof.model.arrays import I32, I64, U32, U64, group_of_row, group_rows
 from tdprof.model.profile import NO_ID
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import FunctionIdentity
@@ -37,28 +37,31 @@ class Rows(Protocol):
 
 
 class Placement:
-    """The rows of all groups, for several threads that meet the same groups.
+    """The rows of all groups.
 
     Row 0 is what has no row of its own, for want of room; row n + 1 is row n of ``rows``.
 
     Args:
         rows: knows the row of a group.
         max_rows: rows before the rest share one.
+        is_shared: several threads meet the same groups; one alone asks for each once.
     """
 
-    def __init__(self, rows: Rows, max_rows: int = MAX_ROWS) -> None:
+    def __init__(self, rows: Rows, max_rows: int = MAX_ROWS, *, is_shared: bool = True) -> None:
         self._rows = rows
         self._max_rows = max_rows
         self._lock = threading.Lock()
-        self._seen = GroupTable()
+        self._seen = GroupTable() if is_shared else None
         self._row_of = np.zeros(0, np.int32)
 
     def place(self, first: U64, second: U64) -> I32:
         """`arm_spe.tally.Place`."""
         with self._lock:
-            known = len(self._seen)
-            numbers = self._seen.number(first, second)
-            first, second = self._seen.first[known:], self._seen.second[known:]
+            numbers: U32 | slice = slice(len(self._row_of), None)
+            if self._seen is not None:
+                known = len(self._seen)
+                numbers = self._seen.number(first, second)
+                first, second = self._seen.first[known:], self._seen.second[known:]
             is_rest = (first == OTHERS) & (second == OTHERS)
             rows = np.zeros(len(first), np.int64)
             placed = self._rows.place(first[~is_rest], second[~is_rest])

@@ -160,3 +160,7 @@ def test_rows_beyond_the_most_share_the_first() -> None:
     assert placement.place(first, second).tolist() == [1, NO_ROW, 2, 1, 3, 0, 0, 0]
     assert placement.place(first[::-1], second[::-1]).tolist() == [0, 0, 0, 3, 1, 2, NO_ROW, 1]
     assert placement.groups_by_row(4).tolist() == [3, 2, 1, 1]
+    alone = Placement(BlockRows(64), max_rows=3, is_shared=False)
+    assert alone.place(first[:5], second[:5]).tolist() == [1, NO_ROW, 2, 1, 3]
+    assert alone.place(first[5:], second[5:]).tolist() == [0, 0, 0]
+    assert alone.groups_by_row(4).tolist() == [3, 2, 1, 1]

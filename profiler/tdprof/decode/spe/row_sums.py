@@ -67,9 +67,10 @@ class Counted:
         """uint64[rows]: records of each row."""
         return lane_of(self.counters, Lane.OPERATIONS)
 
-    def has_any(self, lane: int) -> bool:
-        """Whether any record counts for this."""
-        return any(each.has_any(lane) for each in self.counters)
+    def has_any(self) -> NDArray[np.bool_]:
+        """bool[lanes]: whether any record counts for that."""
+        found: NDArray[np.bool_] = np.any([each.has_any() for each in self.counters], axis=0)
+        return found
 
     def of_rows(self, rows: I64) -> Tallied:
         """The sums of these rows, in this order."""
