@@ -1,8 +1,9 @@
 """perf.data into a capture folder: the tables, and what this machine can still add to them."""
 
+import functools
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,11 +39,13 @@ from tdprof.linux.elf import MACHINES
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
+from tdprof.model.arrays import U64
 from tdprof.pipeline.kernel_table import write_kernel_symbols
 from tdprof.pipeline.walk_copies import CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import KALLSYMS, read_text
-from tdprof.recorder.kallsyms import read_kernel_symbols
+from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols, symbols_at
+from tdprof.symbolize.kernel_symbols import KernelLookup, KernelSymbols
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
@@ -58,7 +61,6 @@ def import_perf_data(
     kallsyms: Path | None = None,
     symfs: Path | None = None,
     keeps_time: bool = True,
-    has_spe: bool = True,
     progress: Callable[[int, int], None] = lambda *_: None,
     replaces_older: bool = False,
 ) -> Manifest:
@@ -72,7 +74,6 @@ def import_perf_data(
             None: this machine's files, where they are the recorded ones.
         keeps_time: samples keep their times, or are added up within a second where there are very many; False: over the
             whole recording, for a reader of sums alone.
-        has_spe: copy SPE's AUX bytes too.
         progress: called with bytes done and bytes in all.
         replaces_older: whether an older capture of that name is moved out of the way, once this one is complete.
 
@@ -80,32 +81,75 @@ def import_perf_data(
         TdprofError: not a perf.data file, or the folder cannot be made. Then, or when interrupted, no folder is left.
     """
     with OutputFolder(folder, replaces_older=replaces_older) as output:
-        made = output.make()
-        with PerfData(path, keep_branches=True, keep_copies=True) as data, TableWriter(made) as writer:
-            interval_ns = _interval_ns(data) if keeps_time else WHOLE_RECORDING_NS
-            files = FileTables(symfs, is_here=_is_recorded_machine(data))
-            imported = import_tables(
-                data,
-                writer,
-                lambda done: progress(done, 2 * data.size_bytes),
-                interval_ns,
-                _open_walk(data, files) if data.has_copies else None,
-            )
-            imported.notes += files.notes()
-            spe = _read_spe(data, imported)
-            symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
-            manifest = _manifest(path, data, imported, symbols_from)
-            manifest = replace(manifest, has_sample_times=interval_ns == EXACT_NS)
-            if spe is not None and has_spe:
-                manifest = _with_spe(manifest, made, data, spe, writer)
-        if symbols_from == KALLSYMS:
-            save_vdso(made)
-            unused = save_run_time_code(made, imported.pids, until_ns=_ended_ns(path))
-            manifest = replace(manifest, notes=[*manifest.notes, *unused])
-        manifest = replace(manifest, tables=writer.names())
-        write_manifest(made, manifest)
+        manifest, _ = _import(path, output, kallsyms, symfs, progress, keeps_time=keeps_time, has_spe=True)
         output.publish()
     return manifest
+
+
+def import_code(path: str, folder: Path) -> KernelLookup | None:
+    """Make a capture of what names the code of a recording's SPE records, which stay where they are.
+
+    Their addresses are not known beforehand, nor which of the kernel's symbols they fall into.
+
+    Args:
+        path, folder: as of `import_perf_data`, which says what is raised.
+
+    Returns:
+        What names the kernel's; None without symbols that are certain to be of the recorded kernel.
+    """
+    with OutputFolder(folder) as output:
+        _, found = _import(path, output, None, None, lambda *_: None, keeps_time=True, has_spe=False)
+        output.publish()
+    if found is None:
+        return None
+    read = functools.cache(functools.partial(read_code_symbols, found))
+
+    def look_up(addresses: U64) -> KernelSymbols:
+        symbols = symbols_at(addresses, read())
+        return KernelSymbols(symbols.address, symbols.size, symbols.name, [each or "" for each in symbols.module])
+
+    return look_up
+
+
+def _import(
+    path: str,
+    output: OutputFolder,
+    kallsyms: Path | None,
+    symfs: Path | None,
+    progress: Callable[[int, int], None],
+    *,
+    keeps_time: bool,
+    has_spe: bool,
+) -> tuple[Manifest, Path | None]:
+    """The capture's files, and where the symbols of the recorded kernel are; all of them without SPE's records."""
+    made = output.make()
+    with PerfData(path, keep_branches=True, keep_copies=True) as data, TableWriter(made) as writer:
+        interval_ns = _interval_ns(data) if keeps_time else WHOLE_RECORDING_NS
+        files = FileTables(symfs, is_here=_is_recorded_machine(data))
+        imported = import_tables(
+            data,
+            writer,
+            lambda done: progress(done, 2 * data.size_bytes),
+            interval_ns,
+            _open_walk(data, files) if data.has_copies else None,
+        )
+        imported.notes += files.notes()
+        spe = _read_spe(data, imported) if has_spe else None
+        if has_spe:
+            symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
+        else:
+            symbols_from = _symbols_of(imported.kernel, _kallsyms_candidates(data, imported.kernel))
+        manifest = _manifest(path, data, imported, symbols_from)
+        manifest = replace(manifest, has_sample_times=interval_ns == EXACT_NS)
+        if spe is not None:
+            manifest = _with_spe(manifest, made, data, spe, writer)
+    if symbols_from == KALLSYMS:
+        save_vdso(made)
+        unused = save_run_time_code(made, imported.pids, until_ns=_ended_ns(path))
+        manifest = replace(manifest, notes=[*manifest.notes, *unused])
+    manifest = replace(manifest, tables=writer.names())
+    write_manifest(made, manifest)
+    return manifest, symbols_from
 
 
 def _ended_ns(path: str) -> int | None:
@@ -231,10 +275,15 @@ def _write_kernel_symbols(
             hint="save /proc/kallsyms as root on the recorded machine, before it restarts",
         )
     candidates = [kallsyms] if kallsyms is not None else _kallsyms_candidates(data, imported.kernel)
-    found = next((path for path in candidates if _is_of_recorded_kernel(path, imported.kernel)), None)
+    found = _symbols_of(imported.kernel, candidates)
     if found is not None:
         write_kernel_symbols(writer, read_kernel_symbols(imported.kernel_addresses, found))
     return found
+
+
+def _symbols_of(kernel: KernelMapping | None, candidates: Sequence[Path]) -> Path | None:
+    """The first that has the recorded kernel's symbols."""
+    return next((path for path in candidates if _is_of_recorded_kernel(path, kernel)), None)
 
 
 def _kallsyms_candidates(data: PerfData, kernel: KernelMapping | None) -> list[Path]:

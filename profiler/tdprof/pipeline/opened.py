@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to lo
     from tdprof.model.spe import Stages
     from tdprof.pipeline.spe_lines import SpeLines
     from tdprof.symbolize.code_versions import CodeVersions
+    from tdprof.symbolize.kernel_symbols import KernelLookup
     from tdprof.symbolize.symbolizer import Symbolizer
 
 
@@ -39,6 +40,7 @@ class OpenCapture:
         progress: told in a few words what is being waited for.
         most_spe_samples: if SPE's records are wanted as samples too: the most rows of them.
         manifest: the folder's, where it was read already.
+        kernel_lookup: as `open_symbolizer` takes it.
 
     Attributes:
         recorded: the manifest as it stands in the folder, that of an interrupted recording unfinished.
@@ -57,6 +59,7 @@ class OpenCapture:
         *,
         most_spe_samples: int | None = None,
         manifest: Manifest | None = None,
+        kernel_lookup: KernelLookup | None = None,
     ) -> None:
         self.folder = folder
         self.progress = progress
@@ -64,6 +67,7 @@ class OpenCapture:
         self.workers = len(os.sched_getaffinity(0))
         self.recorded = read_manifest(folder) if manifest is None else manifest
         self._symbols = symbols
+        self._kernel_lookup = kernel_lookup
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -171,7 +175,7 @@ class OpenCapture:
     def symbolizer(self) -> Symbolizer:
         """The symbol sources."""
         # Whoever waits may change while files are open.
-        sources = open_symbolizer(self.tables, self._symbols, lambda text: self.progress(text))
+        sources = open_symbolizer(self.tables, self._symbols, lambda text: self.progress(text), self._kernel_lookup)
         return self._stack.enter_context(sources)
 
     @functools.cached_property

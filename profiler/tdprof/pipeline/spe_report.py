@@ -295,10 +295,10 @@ def _sharing(words: WordUse, lines: U64) -> list[str]:
 @contextlib.contextmanager
 def open_code_of(path: str, symbols: SymbolOptions = DEFAULT_SYMBOLS) -> Iterator[OpenCapture]:
     """What a capture of this perf.data would know of its code: a temporary one without SPE data."""
-    from tdprof.pipeline.import_perf import import_perf_data  # slow to load, and captures do without
+    from tdprof.pipeline.import_perf import import_code  # slow to load, and captures do without
 
     with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
         tables = Path(folder, "capture")
-        import_perf_data(path, tables, has_spe=False)
-        with OpenCapture(tables, symbols) as capture:
+        kernel_lookup = import_code(path, tables)
+        with OpenCapture(tables, symbols, kernel_lookup=kernel_lookup) as capture:
             yield capture

@@ -9,7 +9,7 @@ from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.tables import has_table, read_side_table
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.symbolize.cache import SymbolCache
-from tdprof.symbolize.kernel_symbols import KernelSymbols
+from tdprof.symbolize.kernel_symbols import KernelLookup, KernelSymbols
 from tdprof.symbolize.saved import SavedSymbols
 from tdprof.symbolize.symbolizer import Symbolizer
 
@@ -22,9 +22,19 @@ def ignore_progress(text: str) -> None:
 
 
 def open_symbolizer(
-    tables: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = ignore_progress
+    tables: Path,
+    options: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = ignore_progress,
+    kernel_lookup: KernelLookup | None = None,
 ) -> Symbolizer:
-    """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block."""
+    """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block.
+
+    Args:
+        tables: the folder.
+        options: which sources.
+        progress: told in a few words what is being waited for.
+        kernel_lookup: names the recorded kernel's code, in place of the table that the capture has for it.
+    """
     kernel, no_kernel = read_side_table(tables, "kernel_symbols")
     carried, not_carried = None, ""
     if has_table(tables, "symbols"):
@@ -35,7 +45,8 @@ def open_symbolizer(
     return Symbolizer(
         symfs=options.symfs,
         debug_dirs=options.debug_dirs,
-        kernel=KernelSymbols(
+        kernel=kernel_lookup
+        or KernelSymbols(
             kernel["address"].to_numpy(),
             kernel["size"].to_numpy(),
             kernel["name"].to_pylist(),

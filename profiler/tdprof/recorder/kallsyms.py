@@ -86,7 +86,11 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS, ahead: CodeSymbol
     """The symbols that cover ``addresses``; ``ahead`` was read before, and is used as far as it still holds."""
     if not len(addresses):
         return _NONE
-    found = ahead if ahead and ahead.hold_for(addresses) else read_code_symbols(path)
+    return symbols_at(addresses, ahead if ahead and ahead.hold_for(addresses) else read_code_symbols(path))
+
+
+def symbols_at(addresses: U64, found: CodeSymbols) -> KernelSymbolTable:
+    """Those of a list that cover ``addresses``."""
     text, line, start = found.text, found.line, found.start
     if not len(start):
         return _NONE

@@ -1,6 +1,6 @@
 """The recorded machine's kernel symbols, as the capture saved them; never another machine's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tdprof.model.arrays import U64
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table, pack_names
@@ -22,6 +22,10 @@ class KernelSymbols:
     size: U64
     name: Sequence[str]
     module: Sequence[str]
+
+
+KernelLookup = Callable[[U64], KernelSymbols]
+"""The symbols that some addresses fall into, of a list that has all."""
 
 
 def make_kernel_table(symbols: KernelSymbols | None) -> SymbolTable:

@@ -22,7 +22,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.compiled_names import place_of
 from tdprof.symbolize.debug_files import PERF_STORE, DebugDirs, programs_by_build_id, under
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
-from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
+from tdprof.symbolize.kernel_symbols import KernelLookup, KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations, with_places
 from tdprof.symbolize.symbol_table import SymbolTable
 
@@ -42,7 +42,7 @@ class Symbolizer:
         symfs: a folder that holds the recorded machine's files under their own paths (as perf's ``--symfs``);
             nothing outside it is opened then.
         debug_dirs: folders searched for separate debug data before ``/usr/lib/debug``.
-        kernel: the recorded machine's kernel symbols; None if they could not be read.
+        kernel: the recorded machine's kernel symbols, or what looks them up; None if they could not be read.
         perf_map_dir: folder of the ``perf-PID.map`` and ``jit-PID.dump`` files of the recorded processes.
         vdso: the recorded machine's vDSO as a file.
         carried_files: folder of files that the capture carries, named by their build-id.
@@ -59,7 +59,7 @@ class Symbolizer:
         *,
         symfs: Path | None = None,
         debug_dirs: Sequence[Path] = (),
-        kernel: KernelSymbols | None = None,
+        kernel: KernelSymbols | KernelLookup | None = None,
         perf_map_dir: Path | None = None,
         vdso: Path | None = None,
         carried_files: Path | None = None,
@@ -162,6 +162,8 @@ class Symbolizer:
         return symbols.locate(file_offsets)
 
     def _locate_kernel(self, addresses: U64) -> Locations:
+        if callable(self._kernel):
+            return find_locations(make_kernel_table(self._kernel(addresses)), EMPTY_INDEX, addresses, Unknown.NO_SYMBOL)
         if self._kernel_table is None:
             self._kernel_table = make_kernel_table(self._kernel)
         missing = Unknown.NO_SYMBOL if len(self._kernel_table) else Unknown.HIDDEN_KERNEL

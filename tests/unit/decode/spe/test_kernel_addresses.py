@@ -3,15 +3,22 @@
 import struct
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from builders import spe
 from builders.perf_data import AUXTRACE_INFO, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_folder
+from tdprof.decode.spe.perf_input import open_perf_data
 from tdprof.model.choices import By
+from tdprof.model.spe import NO_TID
+from tdprof.pipeline import import_perf
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_report import analyse
+from tdprof.pipeline.spe_report import analyse, open_code_of
+from tdprof.pipeline.spe_rows import CodeDetail, SymbolizedRows
 
 BASE = 0xFFFF_8000_0800_0000
 KALLSYMS = [
@@ -47,7 +54,9 @@ def test_addresses_are_distinct_over_files_and_batches(tmp_path: Path) -> None:
     assert found.tolist() == [BASE + 4 * number for number in range(700)]
 
 
-def test_kernel_functions_that_only_spe_saw_have_names(tmp_path: Path) -> None:
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """SPE records of the kernel alone, and the list of its symbols beside it."""
     event = Event(RecordLayout(sample_type=0x10087, sample_id_all=True), name="arm_spe_0//", type=9)
     writer = PerfDataWriter([event])
     words = [2, 4, 9, 1, 0x1010101010101010, 0, 4, 0x410FD0C0, 9, 1024, 0]
@@ -58,10 +67,34 @@ def test_kernel_functions_that_only_spe_saw_have_names(tmp_path: Path) -> None:
     data += writer.auxtrace(payload + b"\0" * (-len(payload) % 8), cpu=0)
     (tmp_path / "perf.data").write_bytes(writer.file(data))
     (tmp_path / "kallsyms").write_text("".join(f"{address:016x} {kind} {name}\n" for address, kind, name in KALLSYMS))
+    return tmp_path / "perf.data"
+
+
+EXPECTED = {"first": 1, "second": 2}
+
+
+def test_kernel_functions_that_only_spe_saw_have_names(tmp_path: Path, recording: Path) -> None:
     folder = tmp_path / "capture"
-    import_perf_data(str(tmp_path / "perf.data"), folder, kallsyms=tmp_path / "kallsyms")
+    import_perf_data(str(recording), folder, kallsyms=tmp_path / "kallsyms")
     assert read_table(folder, "kernel_symbols")["name"].to_pylist() == ["first", "second"]
     with OpenCapture(folder) as capture:
         report = analyse(capture.spe_data, By.FUNCTION, capture, workers=1)
-    operations = report.counts["OPERATIONS"].tolist()
-    assert dict(zip(report.names, operations, strict=True)) == {"first": 1, "second": 2}
+    assert dict(zip(report.names, report.counts["OPERATIONS"].tolist(), strict=True)) == EXPECTED
+
+
+@pytest.mark.parametrize("batch", [1, 1 << 18])
+def test_a_report_of_the_file_names_them_too_in_one_pass(
+    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Looking for the kernel's addresses first was as much work as the report, and one thread's."""
+    monkeypatch.setattr(import_perf, "kernel_addresses", None)
+    monkeypatch.setattr(import_perf, "_kallsyms_candidates", lambda *_: [tmp_path / "none", tmp_path / "kallsyms"])
+    with open_perf_data(recording) as source, open_code_of(str(recording)) as capture:
+        report = analyse(source, By.FUNCTION, capture, workers=1)
+        assert dict(zip(report.names, report.counts["OPERATIONS"].tolist(), strict=True)) == EXPECTED
+        rows = SymbolizedRows(capture, CodeDetail.LINE)
+        addresses = np.array([BASE + 0x300, BASE + 0x104, BASE + 0x90000, BASE + 0x200], np.uint64)
+        for at in range(0, len(addresses), batch):
+            rows.place(addresses[at : at + batch], np.full(len(addresses[at : at + batch]), NO_TID, np.uint64))
+    names = sorted(each.name.split("+")[0] for each in rows.functions)
+    assert names == ["[no symbol] [kernel]", "_end", "first", "second"]
