@@ -11,6 +11,7 @@ import pyarrow as pa
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
 from tdprof.decode.perf.columns import SIDE_BAND, SideBand, Table
 from tdprof.decode.perf.layout import MISC_COMM_EXEC
+from tdprof.decode.spe.switches import is_loss
 from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.linux.perf_abi import RecordType
 from tdprof.values import dataclass
@@ -18,7 +19,6 @@ from tdprof.values import dataclass
 _OF_PROCESSES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM, RecordType.FORK, RecordType.EXIT)
 # What a line raises that is not what it should be.
 NONSENSE = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
-_LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
 
 def lost_records(batch: SideBand) -> int:
     """How many records the kernel says that it had no room for."""
-    return int(batch.rows["value"][np.isin(batch.rows["type"], _LOST_TYPES)].sum())
+    return int(batch.rows["value"][is_loss(batch.rows)].sum())
 
 
 def _of_other_rights(batches: Sequence[SideBand]) -> list[str]:

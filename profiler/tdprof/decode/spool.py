@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,7 +42,7 @@ from tdprof.decode.side_band import (
     side_band_tables,
     spe_spans,
 )
-from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
+from tdprof.decode.spe.switches import is_loss, switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_files import SpoolDamage, damage_by_sums, spooled_pieces
 from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
@@ -161,10 +162,22 @@ def _write_rings(
         side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
+    if _lost_only_samples(side_band, manifest):
+        switches = [rows[~is_loss(rows)] for rows in switches]
     told = next((each.windows for each in manifest.duty if each.what == SPE), None)
     if found := switches_of(switches, told):
         writer.write("switches", switches_table(found))
     return side_band
+
+
+def _lost_only_samples(side_band: Sequence[SideBand], manifest: Manifest) -> bool:
+    """Whether all that rings had no room for were samples, which each event counts for itself (Linux 6.0).
+
+    Those with copies of stacks find a ring full long before a record of a switch does.
+    """
+    told = [batch.rows["value"][is_loss(batch.rows)] for batch in side_band]
+    lost = np.concatenate([np.zeros(0, np.uint64), *told])
+    return bool(lost.all() and lost.sum() == manifest.losses.samples_ring_full)
 
 
 def _write_walked(
@@ -248,6 +261,7 @@ def _losses(
     # wrote next, not of those that lost (kernel/events/ring_buffer.c). Nearly all are samples, so all count as such.
     # Where nothing was written after a loss there is no record of it: newer kernels' own count stands in the manifest.
     shares_rings = manifest.rung is Rung.RING_BUFFER
+    counted = manifest.losses.samples_ring_full if shares_rings else 0  # by their events
     by_reason = dict(manifest.losses.by_reason)
     if manifest.samples_counted is not None and samples.count < manifest.samples_counted:
         accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
@@ -266,8 +280,8 @@ def _losses(
         by_reason["stretches of damaged perf records"] = records.malformed
     return replace(
         manifest.losses,
-        samples_ring_full=max(manifest.losses.samples_ring_full, tables.lost_records) if shares_rings else 0,
-        side_band_records_lost=0 if shares_rings else tables.lost_records,
+        samples_ring_full=counted or (tables.lost_records if shares_rings else 0),
+        side_band_records_lost=max(0, tables.lost_records - counted) if counted or not shares_rings else 0,
         throttled=tables.throttled,
         stacks_truncated=manifest.losses.stacks_truncated + samples.truncated,
         stack_id_collisions=samples.ambiguous,

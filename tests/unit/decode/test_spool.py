@@ -18,13 +18,15 @@ from tdprof.capture.tables import has_table, read_table
 from tdprof.decode import wakers
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT
 from tdprof.decode.perf.columns import Copies
-from tdprof.decode.perf.layout import RecordLayout
+from tdprof.decode.perf.layout import MISC_SWITCH_OUT, RecordLayout
+from tdprof.decode.spe.switches import switches_of_table
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.model.spe import NO_TID
 from tdprof.model.stack_ends import StackEnd
 from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
@@ -35,9 +37,9 @@ def decode(folder: Path, stacks: bytes, rows: bytes, sample_type: int = 0, **cha
     (folder / "spool").mkdir(exist_ok=True)
     (folder / "spool" / "stacks.bpf").write_bytes(stacks)
     (folder / "spool" / "rows.bpf").write_bytes(rows)
-    fields: dict = {"samples_counted": None, "losses": Losses()} | changes
+    fields: dict = {"samples_counted": None, "losses": Losses(), "rung": Rung.BPF_SOFTWARE} | changes
     events = fields.pop("events", [EventInfo("cpu-clock", Unit.NANOSECONDS)])
-    manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
+    manifest = Manifest(HOST, [], [], False, events, fields.pop("rung"), "", 0, 0, 0, **fields)
     with table_writer(folder) as writer:
         return write_tables(
             folder / "spool", manifest, writer, [RecordLayout(sample_type)] * 2, lambda *_: walk_to_registers
@@ -72,6 +74,30 @@ def test_lost_records_of_spes_buffers_are_told(tmp_path: Path) -> None:
         {"time_ns": 9, "cpu": 1, "buffer": 0, "pid": 0, "tid": 7, "offset": 64, "size": 128, "flags": 1}
     ]
     assert [note for note in decoded.notes if note.startswith("30 records of SPE's buffers were lost")]
+
+
+@pytest.mark.parametrize(("samples", "runs", "losses"), [(3, [7, 7], (3, 0)), (2, [None, None], (2, 1))])
+def test_lost_samples_are_no_lost_switches(
+    tmp_path: Path, samples: int, runs: list[int | None], losses: tuple[int, int]
+) -> None:
+    """Events count their own: where these are all that was lost, whoever came ran until he is told to have gone."""
+    writer = RecordWriter([RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
+    records = b""
+    for time, kind, misc, body in (
+        (10, RecordType.SWITCH, 0, []),
+        (50, RecordType.LOST, 0, [0, 3]),
+        (50, RecordType.SWITCH, MISC_SWITCH_OUT, []),
+    ):
+        body_and_id = writer.words(body) + writer.sample_id(tid=7, time_ns=time, cpu=1)
+        records += writer.record(kind, body_and_id, misc)
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool/ring.1.perf").write_bytes(records)
+    changes = {"rung": Rung.RING_BUFFER, "losses": Losses(samples_ring_full=samples)}
+    decoded = decode(tmp_path, b"", b"", sample_type=SIDE_BAND_SAMPLE_TYPE, **changes)
+    switches = switches_of_table(read_table(tmp_path, "switches"))
+    found = switches[1].thread_at(np.array([10, 49], np.uint64)).tolist()
+    assert found == [NO_TID if tid is None else tid for tid in runs]
+    assert (decoded.losses.samples_ring_full, decoded.losses.side_band_records_lost) == losses
 
 
 def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
             files,
             contexts_name_threads=manifest.spe.contexts_name_threads,
             page_bytes=manifest.host.page_bytes or None,
-            side_band_lost=manifest.losses.samples_ring_full + manifest.losses.side_band_records_lost,
+            side_band_lost=manifest.losses.side_band_records_lost or manifest.losses.samples_ring_full,
         )
 
 

@@ -99,6 +99,11 @@ def switch_rows(rows: Table) -> Table:
     return result
 
 
+def is_loss(rows: Table) -> NDArray[np.bool_]:
+    """bool[n]: whether each tells that records were lost."""
+    return np.isin(rows["type"], _LOSSES)
+
+
 def without_switches(batch: SideBand) -> SideBand:
     """The batch without context switches."""
     return SideBand(batch.rows[~np.isin(batch.rows["type"], _SWITCHES)], batch.names)
@@ -123,7 +128,7 @@ def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | Non
         rows = rows[rows["type"] != RecordType.EXIT]
     # Stable: of one switch the record of who goes stands before that of who comes, at the same time or earlier.
     rows = rows[np.lexsort((rows["time_ns"], rows["cpu"]))]
-    is_lost = np.isin(rows["type"], _LOSSES)
+    is_lost = is_loss(rows)
     is_end = rows["type"] == RecordType.EXIT  # which the thread itself tells, where it runs
     is_out = is_end | ((rows["misc"] & MISC_SWITCH_OUT) != 0)
     is_wide = rows["type"] == RecordType.SWITCH_CPU_WIDE
