@@ -149,6 +149,18 @@ kit["write_file"](folder / "sent.tar.gz", folder / "kept", kit["check_all"](foun
     assert "0 hold, 0 do not" in text
 
 
+def test_the_simulated_core_is_not_held_to_what_a_program_executes(tmp_path, monkeypatch):
+    import measure
+
+    monkeypatch.setattr(measure, "SIMULATED", tmp_path)
+    found = measured()
+    found.counted = {}
+    measure.count(measure.Setup(Path("/nonexistent"), tmp_path), found)
+    assert verdict(found, "retires", "instructions of tdprof stat") is None
+    assert {*found.missing} == {"perf stat", "tdprof stat"}
+    assert "counts what was declared" in found.missing["tdprof stat"]
+
+
 @pytest.mark.parametrize("path", sorted(KIT.glob("*.py")), ids=lambda path: path.name)
 def test_python_3_9_runs_it(path):
     """Of Amazon Linux 2023 and RHEL 9: its grammar, and no annotation is computed, of which it knows no `X | None`."""
