@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +26,7 @@ from tdprof.capture.spool import (
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
-from tdprof.decode.perf.columns import Copies, RecordLosses, RecordStream, Samples, SideBand
+from tdprof.decode.perf.columns import Copies, RecordLosses, RecordStream, Samples, SideBand, Table
 from tdprof.decode.perf.containers import named_cgroups
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
@@ -42,7 +41,7 @@ from tdprof.decode.side_band import (
     side_band_tables,
     spe_spans,
 )
-from tdprof.decode.spe.switches import is_loss, switch_rows, switches_of, switches_table, without_switches
+from tdprof.decode.spe.switches import is_switch, switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_files import SpoolDamage, damage_by_sums, spooled_pieces
 from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
@@ -113,11 +112,11 @@ def write_tables(
     # What samples copied is walked by what had been mapped, which is known once all side-band is read.
     has_copies = any(layout.has_copies for layout in layouts)
     decoder = open_record_stream(layouts, skip_samples=has_copies)
-    side_band = _write_rings(_ring_batches(rings, decoder, damage), writer, samples, manifest)
+    spe = _read_spe_rings(spool, layouts[-1:], damage)
+    writer.write("spe_spans", spe.spans)
+    side_band = _write_rings(_ring_batches(rings, decoder, damage), writer, samples, manifest, spe.switches)
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
-    spans, spans_lost = _spe_spans(spool, layouts[-1:], damage)
-    writer.write("spe_spans", spans)
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     lived = _write_side_band(spool, manifest, writer, side_band, damage)
@@ -142,10 +141,10 @@ def write_tables(
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
     notes = [*damage.notes(), *(python.notes() if python else ())]
-    if spans_lost:
+    if spe.lost:
         notes.append(
-            f"{plural(spans_lost, 'record', 's')} of SPE's buffers were lost: what it wrote is here, but not all that "
-            "is told of it (truncated, collided)"
+            f"{plural(spe.lost, 'record', 's')} beside SPE's buffers were lost: what SPE wrote is here, but not all "
+            "that is told of it (truncated, collided, whose it is)"
         )
     notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
@@ -153,7 +152,11 @@ def write_tables(
 
 
 def _write_rings(
-    batches: Iterator[_RingBatch], writer: TableWriter, samples: SampleRows, manifest: Manifest
+    batches: Iterator[_RingBatch],
+    writer: TableWriter,
+    samples: SampleRows,
+    manifest: Manifest,
+    spe_switches: list[Table],
 ) -> list[SideBand]:
     """Write the samples in the rings, and the context switches; returns the rest of their side-band."""
     side_band, switches = [], []
@@ -162,22 +165,10 @@ def _write_rings(
         side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
-    if _lost_only_samples(side_band, manifest):
-        switches = [rows[~is_loss(rows)] for rows in switches]
     told = next((each.windows for each in manifest.duty if each.what == SPE), None)
-    if found := switches_of(switches, told):
+    if found := switches_of(spe_switches or switches, told):
         writer.write("switches", switches_table(found))
     return side_band
-
-
-def _lost_only_samples(side_band: Sequence[SideBand], manifest: Manifest) -> bool:
-    """Whether all that rings had no room for were samples, which each event counts for itself (Linux 6.0).
-
-    Those with copies of stacks find a ring full long before a record of a switch does.
-    """
-    told = [batch.rows["value"][is_loss(batch.rows)] for batch in side_band]
-    lost = np.concatenate([np.zeros(0, np.uint64), *told])
-    return bool(lost.all() and lost.sum() == manifest.losses.samples_ring_full)
 
 
 def _write_walked(
@@ -207,16 +198,32 @@ def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings |
     )
 
 
-def _spe_spans(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> tuple[pa.Table, int]:
-    """Rows of ``spe_spans``, and how many the kernel had no room for."""
+@dataclass(frozen=True, slots=True)
+class _SpeRings:
+    """What is told beside SPE's buffers.
+
+    Attributes:
+        spans: rows of ``spe_spans``.
+        switches: `switch_rows`, where switches are told there.
+        lost: how many records the kernel had no room for.
+    """
+
+    spans: pa.Table
+    switches: list[Table]
+    lost: int
+
+
+def _read_spe_rings(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> _SpeRings:
     decoder = open_record_stream(layouts)
-    spans, lost = [SPE_SPANS.empty_table()], 0
+    spans, switches, lost = [SPE_SPANS.empty_table()], list[Table](), 0
     for path in sorted(spool.glob("spe.*.perf")):
         if ring := _SPE_RING.fullmatch(path.name):
             for _, batch, _ in _ring_batches([path], decoder, damage):
                 spans += [spe_spans(batch, buffer=int(ring[1]))] if len(batch) else []
+                switches.append(switch_rows(batch.rows))
                 lost += lost_records(batch)
-    return pa.concat_tables(spans), lost
+    has_switches = any(is_switch(rows).any() for rows in switches)
+    return _SpeRings(pa.concat_tables(spans), switches if has_switches else [], lost)
 
 
 @dataclass(frozen=True, slots=True)

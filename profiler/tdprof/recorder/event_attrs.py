@@ -34,9 +34,9 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
     )
 
 
-def switch_attr() -> pe.PerfEventAttr:
-    """Of an event that tells context switches into another's ring, and nothing else."""
-    return _telling_attr(context_switch=1)
+def switch_attr(*, has_ends: bool = False) -> pe.PerfEventAttr:
+    """Of an event that tells context switches into another's ring, and nothing else but, if asked, who ends."""
+    return _telling_attr(context_switch=1, task=has_ends)
 
 
 def _telling_attr(**more: int) -> pe.PerfEventAttr:

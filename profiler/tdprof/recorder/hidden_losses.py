@@ -19,25 +19,33 @@ from tdprof.text import plural
 _LOST = struct.Struct("=IHHQQIIQIIQ")
 
 
-def tell_hidden_losses(rings: Mapping[int, PerfRing], spool: SpoolWriter) -> list[str]:
-    """Write, once nothing more comes, a record of the loss behind the last ones of each ring that may hide one.
+def tell_hidden_loss(ring: PerfRing, cpu: int, file: str, spool: SpoolWriter) -> bool:
+    """Write, once nothing more comes, a record of the loss behind a ring's last ones, if it may hide one.
 
     Args:
-        rings: of each CPU, drained.
-        spool: has their files.
+        ring: drained.
+        cpu: whose it is.
+        file: its name in the spool.
+        spool: has it.
 
     Returns:
-        What to say of it.
+        Whether it may.
 
     Raises:
         OSError: the spool cannot be written.
     """
-    full = [cpu for cpu, ring in rings.items() if ring.may_hide_loss]
-    for cpu in full:
-        identity = pe.event_id(rings[cpu].fd)  # how many were lost is not known: 0
-        lost = _LOST.pack(RecordType.LOST, 0, _LOST.size, identity, 0, 0, 0, time.monotonic_ns(), cpu, 0, identity)
-        write_all(spool.descriptor(RING_FILE.format(cpu=cpu)), memoryview(lost))
+    if not ring.may_hide_loss:
+        return False
+    identity = pe.event_id(ring.fd)  # how many were lost is not known: 0
+    lost = _LOST.pack(RecordType.LOST, 0, _LOST.size, identity, 0, 0, 0, time.monotonic_ns(), cpu, 0, identity)
+    write_all(spool.descriptor(file), memoryview(lost))
+    return True
+
+
+def tell_hidden_losses(rings: Mapping[int, PerfRing], spool: SpoolWriter) -> list[str]:
+    """The same of side-band's rings; returns what to say of it."""
+    full = sum(tell_hidden_loss(ring, cpu, RING_FILE.format(cpu=cpu), spool) for cpu, ring in rings.items())
     if not full:
         return []
-    cpus = plural(len(full), "CPU", "s")
+    cpus = plural(full, "CPU", "s")
     return [f"the ring buffers of {cpus} were full in the end: what was mapped, and which threads ran, is not all told"]

@@ -32,7 +32,7 @@ class RingSizes:
     Attributes:
         aux: what SPE writes into.
         side_band: side-band records, and samples on the ring-buffer rung.
-        spe: records of what SPE wrote, one for each time it hands some over.
+        spe: records of what SPE wrote, one for each time it hands some over; on the ring-buffer rung of switches, too.
     """
 
     # In the order in which they are shrunk where they are equally large.
@@ -54,6 +54,11 @@ class RingSizes:
     def locked_bytes(self) -> int:
         """What a CPU's buffers lock; each ring of records has a header page."""
         return self.aux + sum(size + mmap.PAGESIZE for size in (self.side_band, self.spe) if size)
+
+    def with_room_for_switches(self, cpus: int, budget: int | None) -> "RingSizes":
+        """With as much in SPE's rings of records as side-band has, if the buffers of so many CPUs fit then."""
+        larger = replace(self, spe=max(self.spe, SIDE_BAND_BYTES))
+        return self if budget is not None and larger.locked_bytes * cpus > budget else larger
 
     def with_room_for_samples(self, cpus: int, budget: int | None, *, has_copies: bool) -> "RingSizes":
         """With more of the side-band ring, as far as the buffers of so many CPUs fit.

@@ -53,6 +53,11 @@ class Opener:
     sampling: Sampling
     cpus: Sequence[int]
 
+    @property
+    def spe_tells_switches(self) -> bool:
+        """Whether context switches come through SPE's rings: those of others are full of samples with copied stacks."""
+        return self.options.spe is not None and self.options.duty.spe is None and self.sampling.sampler is None
+
     def attach(self, target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
         """Open the events, stopped. Raises as `AttachedEvents` does."""
         wanted = WantedEvents(
@@ -64,7 +69,7 @@ class Opener:
             sizes=sizes,
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
             # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
-            has_switches=self.options.spe is not None and self.options.duty.spe is None,
+            has_switches=self.options.spe is not None and self.options.duty.spe is None and not self.spe_tells_switches,
             has_cgroups=self.sampling.cgroups.is_told,
             call_graph=self.sampling.chains,
             by_turns=self.options.duty.topdown_rows,
@@ -109,7 +114,8 @@ class Opener:
         sizes = fit(wanted, len(self.cpus), budget)
         if self.sampling.sampler is None and sizes == wanted:
             has_copies = self.sampling.chains.stack_bytes > 0
-            sizes = wanted.with_room_for_samples(len(self.cpus), budget, has_copies=has_copies)
+            sizes = wanted.with_room_for_switches(len(self.cpus), budget) if self.spe_tells_switches else wanted
+            sizes = sizes.with_room_for_samples(len(self.cpus), budget, has_copies=has_copies)
         while True:
             try:
                 attached, spe = self._open_all(target, sizes)
@@ -163,4 +169,9 @@ class Opener:
             threads=threads,
         )
         events.notes += notes
+        with contextlib.ExitStack() as opening:
+            opening.enter_context(events)
+            if self.spe_tells_switches:
+                events.tell_switches()
+            opening.pop_all()
         return events

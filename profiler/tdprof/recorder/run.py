@@ -291,6 +291,8 @@ class Run:
                 self._end_interval(pid, is_late=True)
         self.cgroup_names.look(self.spool)
         notes = tell_hidden_losses(self.attached.rings, self.spool)
+        if self.whole_spe:
+            self.whole_spe.tell_hidden_losses(self.spool)
         notes += self.snapshot.finish() if self.snapshot else []
         self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *notes])
 

@@ -6,6 +6,7 @@ AUX areas are as perf_event_open(2) describes them. Raw bytes are kept; decoding
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import time
 from collections.abc import Sequence, Set
@@ -16,7 +17,10 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder.event_attrs import inherited, switch_attr
+from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import Event
+from tdprof.recorder.hidden_losses import tell_hidden_loss
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.permitted import restrict_to_permitted
 from tdprof.recorder.refusals import gone_offline, has_gone_offline, open_error
@@ -80,6 +84,8 @@ class SpeEvents:
         self._event_of: dict[int, Event] = {}  # each CPU's
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
+        self._tells_switches = False
+        self._switch_events: dict[int, list[int]] = {}
         self._first_number = first_number
         self._number: dict[int, int] = {}  # of a CPU's files: AUX offsets begin anew where it was opened again
         self.notes: list[str] = []
@@ -151,7 +157,35 @@ class SpeEvents:
         self._fds.setdefault(cpu, []).append(fd)
         if cpu in self.rings:
             pe.set_output(fd, self.rings[cpu].fd)
-            return
+        else:
+            self._give_ring(fd, cpu)
+        if self._tells_switches:
+            self._open_switches(task, cpu)
+
+    def tell_switches(self) -> None:
+        """Let context switches be told in the rings, by events of their own: SPE's would tell none while stopped.
+
+        Raises:
+            TdprofError: the kernel refuses them.
+        """
+        self._tells_switches = True
+        for cpu in self.rings:
+            for task in self._target.tasks:
+                self._open_switches(task, cpu)
+
+    def _open_switches(self, task: int, cpu: int) -> None:
+        attr = inherited(switch_attr(has_ends=True))
+        try:
+            [fd] = open_whole_group([attr], task, cpu, starts_at_exec=self._target.starts_at_exec)
+        except OSError as error:
+            if error.errno == errno.ESRCH or has_gone_offline(cpu, error):  # since SPE's was opened
+                return
+            raise open_error("context switches", error, self._target.scope) from error
+        self._closing.callback(os.close, fd)
+        self._switch_events.setdefault(cpu, []).append(fd)
+        pe.set_output(fd, self.rings[cpu].fd)
+
+    def _give_ring(self, fd: int, cpu: int) -> None:
         try:
             ring = AuxRing(fd, self._sizes.spe, self._sizes.aux)
         except OSError as error:
@@ -165,7 +199,13 @@ class SpeEvents:
         if self._threads:
             self._threads.begin()
         self._counters.enable()
+        self._enable_switches()
         self.enable()
+
+    def _enable_switches(self, cpu: int | None = None) -> None:
+        for number, fds in self._switch_events.items():
+            for fd in fds if cpu in (None, number) else ():
+                pe.enable(fd)
 
     def open_again(self, cpu: int) -> bool:
         """Sample a CPU that came (back) online, while the whole system is recorded; drain it before.
@@ -189,13 +229,17 @@ class SpeEvents:
             return False
         if ring:
             ring.close()
-            self._number[cpu] = self._number.get(cpu, self._first_number) + 1
+            self._number[cpu] = self._number_of(cpu) + 1
         if self._threads is None:
             with contextlib.suppress(TdprofError):  # gone again
                 self._counters.count_cpu(cpu)
+        self._enable_switches(cpu)
         if self._budget is None or self._budget.still_since_ns is None:
             self.enable(cpu)
         return True
+
+    def _number_of(self, cpu: int) -> int:
+        return self._number.get(cpu, self._first_number)
 
     @property
     def next_number(self) -> int:
@@ -219,6 +263,8 @@ class SpeEvents:
         """Stop; this also makes the driver hand over what it had not announced yet."""
         self._counters.disable()
         self._stand_still()
+        for fd in itertools.chain(*self._switch_events.values()):  # last: until here it is told whose records these are
+            pe.disable(fd)
 
     def _stand_still(self) -> None:
         for fds in self._fds.values():
@@ -248,7 +294,7 @@ class SpeEvents:
         stopped, written = set(), 0
         write = self._threads.write if self._threads else write_ring
         for cpu, records in self._looked.items():
-            ring, number = self.rings[cpu], self._number.get(cpu, self._first_number)
+            ring, number = self.rings[cpu], self._number_of(cpu)
             ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
             written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)), write)
             if records and self._says_stopped(records):
@@ -271,13 +317,20 @@ class SpeEvents:
             for cpu in sorted(stopped):
                 self.enable(cpu)
 
+    def tell_hidden_losses(self, spool: SpoolWriter) -> None:
+        """As `tell_hidden_loss`, of its rings."""
+        for cpu, ring in self.rings.items():
+            tell_hidden_loss(ring, cpu, SPE_RING_FILE.format(cpu=cpu, number=self._number_of(cpu)), spool)
+
     def final_notes(self, started_ns: int) -> list[str]:
         """What the user should know at the end of a recording that began then."""
         now_ns = time.monotonic_ns()
         notes = [self._budget.note(now_ns - started_ns, now_ns) if self._budget else ""]
         notes += [self._threads.note()] if self._threads else []
         if any(ring.may_hide_loss for ring in self.rings.values()):
-            notes.append("the ring of records of SPE's buffer was full in the end: whether that was, too, is not told")
+            notes.append(
+                "SPE's ring of records was full in the end: not told is who ran then, and whether SPE had room"
+            )
         return [*filter(None, notes)]
 
     def _says_stopped(self, records: bytes) -> bool:

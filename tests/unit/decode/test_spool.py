@@ -73,31 +73,55 @@ def test_lost_records_of_spes_buffers_are_told(tmp_path: Path) -> None:
     assert read_table(tmp_path, "spe_spans").to_pylist() == [
         {"time_ns": 9, "cpu": 1, "buffer": 0, "pid": 0, "tid": 7, "offset": 64, "size": 128, "flags": 1}
     ]
-    assert [note for note in decoded.notes if note.startswith("30 records of SPE's buffers were lost")]
+    assert [note for note in decoded.notes if note.startswith("30 records beside SPE's buffers were lost")]
 
 
-@pytest.mark.parametrize(("samples", "runs", "losses"), [(3, [7, 7], (3, 0)), (2, [None, None], (2, 1))])
-def test_lost_samples_are_no_lost_switches(
-    tmp_path: Path, samples: int, runs: list[int | None], losses: tuple[int, int]
-) -> None:
-    """Events count their own: where these are all that was lost, whoever came ran until he is told to have gone."""
+def told(*records: tuple[int, RecordType, int, list[int]]) -> bytes:
+    """Records of thread 7 on CPU 1: time, kind, misc, and what stands before the id."""
     writer = RecordWriter([RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
-    records = b""
-    for time, kind, misc, body in (
-        (10, RecordType.SWITCH, 0, []),
-        (50, RecordType.LOST, 0, [0, 3]),
-        (50, RecordType.SWITCH, MISC_SWITCH_OUT, []),
-    ):
-        body_and_id = writer.words(body) + writer.sample_id(tid=7, time_ns=time, cpu=1)
-        records += writer.record(kind, body_and_id, misc)
+    return b"".join(
+        writer.record(kind, writer.words(body) + writer.sample_id(tid=7, time_ns=time, cpu=1), misc)
+        for time, kind, misc, body in records
+    )
+
+
+CAME, WENT, LOST = (10, RecordType.SWITCH, 0, []), (50, RecordType.SWITCH, MISC_SWITCH_OUT, []), RecordType.LOST
+
+
+@pytest.mark.parametrize(
+    ("ring", "spe", "runs"),
+    [
+        ([CAME, (50, LOST, 0, [0, 3]), WENT], [], NO_TID),
+        ([(20, LOST, 0, [0, 3])], [CAME, WENT], 7),
+        ([], [CAME, (50, LOST, 0, [0, 3]), WENT], NO_TID),
+    ],
+)
+def test_switches_are_lost_only_in_the_ring_that_tells_them(
+    tmp_path: Path, ring: list[tuple], spe: list[tuple], runs: int
+) -> None:
+    """Samples with copied stacks find theirs full long before."""
     (tmp_path / "spool").mkdir()
-    (tmp_path / "spool/ring.1.perf").write_bytes(records)
-    changes = {"rung": Rung.RING_BUFFER, "losses": Losses(samples_ring_full=samples)}
-    decoded = decode(tmp_path, b"", b"", sample_type=SIDE_BAND_SAMPLE_TYPE, **changes)
+    (tmp_path / "spool/ring.1.perf").write_bytes(told(*ring))
+    (tmp_path / "spool/spe.1.0.perf").write_bytes(told(*spe))
+    decode(tmp_path, b"", b"", sample_type=SIDE_BAND_SAMPLE_TYPE, rung=Rung.RING_BUFFER)
     switches = switches_of_table(read_table(tmp_path, "switches"))
-    found = switches[1].thread_at(np.array([10, 49], np.uint64)).tolist()
-    assert found == [NO_TID if tid is None else tid for tid in runs]
-    assert (decoded.losses.samples_ring_full, decoded.losses.side_band_records_lost) == losses
+    assert switches[1].thread_at(np.array([10, 49], np.uint64)).tolist() == [runs, runs]
+
+
+@pytest.mark.parametrize(
+    ("rung", "samples", "losses"),
+    [(Rung.RING_BUFFER, 2, (2, 1)), (Rung.RING_BUFFER, 5, (5, 0)), (Rung.RING_BUFFER, 0, (3, 0)),
+     (Rung.BPF_SOFTWARE, 0, (0, 3))],
+)  # fmt: skip
+def test_what_is_lost_beside_samples_is_told_as_that(
+    tmp_path: Path, rung: Rung, samples: int, losses: tuple[int, int]
+) -> None:
+    """Events count their own samples since Linux 6.0; before, nearly all that is lost are samples."""
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool/ring.1.perf").write_bytes(told((50, LOST, 0, [0, 3])))
+    changes = {"rung": rung, "losses": Losses(samples_ring_full=samples)}
+    found = decode(tmp_path, b"", b"", sample_type=SIDE_BAND_SAMPLE_TYPE, **changes).losses
+    assert (found.samples_ring_full, found.side_band_records_lost) == losses
 
 
 def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path) -> None:

@@ -104,9 +104,14 @@ def is_loss(rows: Table) -> NDArray[np.bool_]:
     return np.isin(rows["type"], _LOSSES)
 
 
+def is_switch(rows: Table) -> NDArray[np.bool_]:
+    """bool[n]: whether each tells a context switch."""
+    return np.isin(rows["type"], _SWITCHES)
+
+
 def without_switches(batch: SideBand) -> SideBand:
     """The batch without context switches."""
-    return SideBand(batch.rows[~np.isin(batch.rows["type"], _SWITCHES)], batch.names)
+    return SideBand(batch.rows[~is_switch(batch.rows)], batch.names)
 
 
 def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | None = None) -> SwitchesByCpu:
@@ -121,7 +126,7 @@ def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | Non
         windows: [from, to] of the times in which switches were told, in order; outside nobody is known. None: always.
     """
     rows = np.concatenate([np.empty(0, _ROW), *batches])
-    if not np.isin(rows["type"], _SWITCHES).any():
+    if not is_switch(rows).any():
         return no_switches()
     rows = rows[rows["cpu"] != NOT_RECORDED]
     if windows is not None:  # within which each switch is told, of both threads
