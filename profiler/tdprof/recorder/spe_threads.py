@@ -160,8 +160,9 @@ def choose_threads(
     else:
         note = f"SPE records whole CPUs, and what is of other programs is not kept: instead of {size}"
         return KeptThreads(pids, target.tasks), [note]
-    megabytes = events * _EVENT_BYTES / 1e6
-    if events * _EVENT_BYTES > _available_bytes() // 4:
+    taken = events * _EVENT_BYTES * (1 if is_told_per_cpu else 2)  # with one more beside each that tells switches
+    megabytes = taken / 1e6
+    if taken > _available_bytes() // 4:
         raise TdprofError(
             f"{size} would take {megabytes:,.0f} MB of the kernel's memory; {why_not}",
             hint="record -a --spe, and look at the process with report --pid",

@@ -28,6 +28,13 @@ def test_all_buffers_of_all_cpus_fit_one_budget(cpus: int, memlock_bytes: int, h
         assert sizes.aux >= 64 << 10
 
 
+@pytest.mark.parametrize(("memlock_bytes", "spe"), [(None, 512 << 10), (16 << 20, 512 << 10), (0, 128 << 10)])
+def test_spes_rings_have_room_for_switches_where_that_may_be_locked(memlock_bytes: int | None, spe: int) -> None:
+    wanted = RingSizes.wanted(has_spe=True)
+    budget = None if memlock_bytes is None else budget_bytes(2, 516, memlock_bytes, is_free=False)
+    assert wanted.with_room_for_switches(2, budget).spe == spe
+
+
 def test_who_is_free_gets_all() -> None:
     wanted = RingSizes.wanted(has_spe=True)
     assert budget_bytes(64, 516, resource.RLIM_INFINITY, is_free=False) is None

@@ -112,8 +112,10 @@ def test_spe_has_one_buffer_for_each_cpu(opened: Counter[str], target: SamplingT
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
         patch.setattr(spe, "restrict_to_permitted", lambda event: event)
-        SpeEvents([pmu], SpeOptions(), target, CPUS, SIZES)
-    assert (opened["descriptors"], opened["rings"]) == (events, 192)
+        all_of_them = SpeEvents([pmu], SpeOptions(), target, CPUS, SIZES)
+        assert (opened["descriptors"], opened["rings"]) == (events, 192)
+        all_of_them.tell_switches()
+    assert (opened["descriptors"], opened["rings"]) == (2 * events, 192)
 
 
 def test_spe_of_whole_cpus_has_one_event_for_each(opened: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:

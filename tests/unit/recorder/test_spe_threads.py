@@ -162,16 +162,20 @@ def test_many_threads_share_the_events_of_cpus(able: Callable[[str, bool], None]
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "reason", "megabytes"),
     [
-        ({"is_told_per_cpu": False}, "without BPF"),
-        ({"takes_turns": True}, "by turns"),
-        ({"is_in_initial_pid_namespace": False}, "PID namespace"),
-        ({"_do_records_name_threads": False}, "CONFIG_PID_IN_CONTEXTIDR"),
+        ({"is_told_per_cpu": False}, "without BPF", 252),  # each with one that tells switches
+        ({"takes_turns": True}, "by turns", 126),
+        ({"is_in_initial_pid_namespace": False}, "PID namespace", 126),
+        ({"_do_records_name_threads": False}, "CONFIG_PID_IN_CONTEXTIDR", 126),
     ],
 )
 def test_where_they_cannot_it_is_said_why_and_what_it_takes(
-    able: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch, change: dict[str, bool], reason: str
+    able: Callable[[str, bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, bool],
+    reason: str,
+    megabytes: int,
 ) -> None:
     [(name, answer)] = change.items()
     is_argument = not hasattr(spe_threads, name)
@@ -179,9 +183,9 @@ def test_where_they_cannot_it_is_said_why_and_what_it_takes(
         able(name, answer)
     threads, [note] = chosen(**change if is_argument else {})
     assert threads is None
-    assert "126 MB of the kernel's memory" in note
+    assert f"{megabytes} MB of the kernel's memory" in note
     assert reason in note
     monkeypatch.setattr(spe_threads, "_available_bytes", lambda: 400 << 20)
-    with pytest.raises(TdprofError, match=r"96,000 SPE events .* would take 126 MB") as refused:
+    with pytest.raises(TdprofError, match=rf"96,000 SPE events .* would take {megabytes} MB") as refused:
         chosen(**change if is_argument else {})
     assert reason in refused.value.message
