@@ -112,8 +112,7 @@ def write_tables(
     # What samples copied is walked by what had been mapped, which is known once all side-band is read.
     has_copies = any(layout.has_copies for layout in layouts)
     decoder = open_record_stream(layouts, skip_samples=has_copies)
-    spe = _read_spe_rings(spool, layouts[-1:], damage)
-    writer.write("spe_spans", spe.spans)
+    spe = _write_spe_rings(spool, writer, layouts[-1:], damage)
     side_band = _write_rings(_ring_batches(rings, decoder, damage), writer, samples, manifest, spe.switches)
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
@@ -140,12 +139,7 @@ def write_tables(
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
-    notes = [*damage.notes(), *(python.notes() if python else ())]
-    if spe.lost:
-        notes.append(
-            f"{plural(spe.lost, 'record', 's')} beside SPE's buffers were lost: what SPE wrote is here, but not all "
-            "that is told of it (truncated, collided, whose it is)"
-        )
+    notes = [*damage.notes(), *(python.notes() if python else ()), *spe.notes()]
     notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
@@ -200,20 +194,27 @@ def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings |
 
 @dataclass(frozen=True, slots=True)
 class _SpeRings:
-    """What is told beside SPE's buffers.
+    """What else is told beside SPE's buffers than what lies in them.
 
     Attributes:
-        spans: rows of ``spe_spans``.
         switches: `switch_rows`, where switches are told there.
         lost: how many records the kernel had no room for.
     """
 
-    spans: pa.Table
     switches: list[Table]
     lost: int
 
+    def notes(self) -> Iterator[str]:
+        """What to say of what was lost."""
+        if self.lost:
+            yield (
+                f"{plural(self.lost, 'record', 's')} beside SPE's buffers were lost: what SPE wrote is here, but not "
+                "all that is told of it (truncated, collided, whose it is)"
+            )
 
-def _read_spe_rings(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> _SpeRings:
+
+def _write_spe_rings(spool: Path, writer: TableWriter, layouts: list[RecordLayout], damage: SpoolDamage) -> _SpeRings:
+    """Write ``spe_spans``."""
     decoder = open_record_stream(layouts)
     spans, switches, lost = [SPE_SPANS.empty_table()], list[Table](), 0
     for path in sorted(spool.glob("spe.*.perf")):
@@ -223,7 +224,8 @@ def _read_spe_rings(spool: Path, layouts: list[RecordLayout], damage: SpoolDamag
                 switches.append(switch_rows(batch.rows))
                 lost += lost_records(batch)
     has_switches = any(is_switch(rows).any() for rows in switches)
-    return _SpeRings(pa.concat_tables(spans), switches if has_switches else [], lost)
+    writer.write("spe_spans", pa.concat_tables(spans))
+    return _SpeRings(switches if has_switches else [], lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import errno
 import itertools
 import os
 import time
+from collections import defaultdict
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -84,10 +85,8 @@ class SpeEvents:
         self._event_of: dict[int, Event] = {}  # each CPU's
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
-        self._tells_switches = False
-        self._switch_events: dict[int, list[int]] = {}
-        self._first_number = first_number
-        self._number: dict[int, int] = {}  # of a CPU's files: AUX offsets begin anew where it was opened again
+        self._switch_events: dict[int, list[int]] | None = None
+        self._number = defaultdict(lambda: first_number, dict.fromkeys(cpus, first_number))  # of each CPU's files
         self.notes: list[str] = []
         self.period = options.period
         if not self.period:
@@ -159,8 +158,8 @@ class SpeEvents:
             pe.set_output(fd, self.rings[cpu].fd)
         else:
             self._give_ring(fd, cpu)
-        if self._tells_switches:
-            self._open_switches(task, cpu)
+        if self._switch_events is not None:
+            self._open_switches(self._switch_events, task, cpu)
 
     def tell_switches(self) -> None:
         """Let context switches be told in the rings, by events of their own: SPE's would tell none while stopped.
@@ -168,12 +167,12 @@ class SpeEvents:
         Raises:
             TdprofError: the kernel refuses them.
         """
-        self._tells_switches = True
+        self._switch_events = {}
         for cpu in self.rings:
             for task in self._target.tasks:
-                self._open_switches(task, cpu)
+                self._open_switches(self._switch_events, task, cpu)
 
-    def _open_switches(self, task: int, cpu: int) -> None:
+    def _open_switches(self, events: dict[int, list[int]], task: int, cpu: int) -> None:
         attr = inherited(switch_attr(has_ends=True))
         try:
             [fd] = open_whole_group([attr], task, cpu, starts_at_exec=self._target.starts_at_exec)
@@ -182,7 +181,7 @@ class SpeEvents:
                 return
             raise open_error("context switches", error, self._target.scope) from error
         self._closing.callback(os.close, fd)
-        self._switch_events.setdefault(cpu, []).append(fd)
+        events.setdefault(cpu, []).append(fd)
         pe.set_output(fd, self.rings[cpu].fd)
 
     def _give_ring(self, fd: int, cpu: int) -> None:
@@ -203,7 +202,7 @@ class SpeEvents:
         self.enable()
 
     def _enable_switches(self, cpu: int | None = None) -> None:
-        for number, fds in self._switch_events.items():
+        for number, fds in (self._switch_events or {}).items():
             for fd in fds if cpu in (None, number) else ():
                 pe.enable(fd)
 
@@ -229,7 +228,7 @@ class SpeEvents:
             return False
         if ring:
             ring.close()
-            self._number[cpu] = self._number_of(cpu) + 1
+            self._number[cpu] += 1  # AUX offsets begin anew
         if self._threads is None:
             with contextlib.suppress(TdprofError):  # gone again
                 self._counters.count_cpu(cpu)
@@ -238,13 +237,10 @@ class SpeEvents:
             self.enable(cpu)
         return True
 
-    def _number_of(self, cpu: int) -> int:
-        return self._number.get(cpu, self._first_number)
-
     @property
     def next_number(self) -> int:
         """That no file of these events has."""
-        return max(self._number.values(), default=self._first_number) + 1
+        return max(self._number.values()) + 1
 
     def sampling_counts(self) -> dict[str, list[int]]:
         """[count, enabled ns, running ns] of each event that counts SPE's sampling and that this PMU has."""
@@ -263,7 +259,9 @@ class SpeEvents:
         """Stop; this also makes the driver hand over what it had not announced yet."""
         self._counters.disable()
         self._stand_still()
-        for fd in itertools.chain(*self._switch_events.values()):  # last: until here it is told whose records these are
+        for fd in itertools.chain(
+            *(self._switch_events or {}).values()
+        ):  # last: until here it is told whose records these are
             pe.disable(fd)
 
     def _stand_still(self) -> None:
@@ -294,7 +292,7 @@ class SpeEvents:
         stopped, written = set(), 0
         write = self._threads.write if self._threads else write_ring
         for cpu, records in self._looked.items():
-            ring, number = self.rings[cpu], self._number_of(cpu)
+            ring, number = self.rings[cpu], self._number[cpu]
             ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
             written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)), write)
             if records and self._says_stopped(records):
@@ -320,7 +318,7 @@ class SpeEvents:
     def tell_hidden_losses(self, spool: SpoolWriter) -> None:
         """As `tell_hidden_loss`, of its rings."""
         for cpu, ring in self.rings.items():
-            tell_hidden_loss(ring, cpu, SPE_RING_FILE.format(cpu=cpu, number=self._number_of(cpu)), spool)
+            tell_hidden_loss(ring, cpu, SPE_RING_FILE.format(cpu=cpu, number=self._number[cpu]), spool)
 
     def final_notes(self, started_ns: int) -> list[str]:
         """What the user should know at the end of a recording that began then."""
