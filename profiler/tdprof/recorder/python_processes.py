@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.recorder.bpf.object_file import hear_no_signals
 from tdprof.recorder.bpf.python_walk import OWN_EXECUTION, PROCESS_BITS, PythonProgram, PythonRuntime, PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
@@ -40,6 +41,7 @@ _TAIL_CALLS_FROM, _LEAST_LOOP_BYTES = (3, 14), 8192
 _MOST_OTHERS = 1 << 16
 _MOST_WAITING = 1024
 _MOST_PROGRAMS = 256  # of python_programs
+_NOT_READY = "the kernel was still checking the programs that walk them when the recording ended"
 _START_CODE = 23  # of /proc/PID/stat, from the state on
 
 
@@ -165,6 +167,7 @@ class PythonProcesses:
             self._waiting.put_nowait(None)
 
     def _run(self) -> None:
+        hear_no_signals()
         with contextlib.closing(self._memory):
             self._look_at_all()
 
@@ -224,7 +227,11 @@ class PythonProcesses:
             "time_ns": time.monotonic_ns(),
             "loops": [[shift + start, shift + end] for start, end in found.loops],
         }
-        if not self._frames.start():
+        self._refuse(pid, _NOT_READY)
+        is_ready = self._frames.start()
+        with self._lock:
+            self._refused[_NOT_READY].discard(pid)
+        if not is_ready:  # who loads them says why
             return
         with self._lock:  # what is told last holds
             runtime.process = pid | next(self._executions) % OWN_EXECUTION << PROCESS_BITS

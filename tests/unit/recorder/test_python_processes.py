@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,26 @@ def test_processes_that_have_ended_are_forgotten() -> None:
     assert list(processes.notes()) == []
     assert not processes._found
     assert not processes._switchers
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_who_was_found_before_the_kernel_was_ready_is_told_of(is_refused: bool) -> None:
+    """At the end of a short recording on a busy machine; a refusal is told by who loads."""
+    kernel, begun, goes_on = Kernel(room=1), threading.Event(), threading.Event()
+
+    def start() -> bool:
+        begun.set()
+        return goes_on.wait(60) and not is_refused
+
+    kernel.start = start  # type: ignore[method-assign]
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    look_at_this(processes, times=1)
+    assert begun.wait(60)
+    (note,) = processes.notes()
+    assert note.startswith("the Python frames of a process are not walked: the kernel was still checking")
+    goes_on.set()
+    end(processes)
+    assert not [*processes.notes()]
 
 
 def test_where_nothing_can_read_memory_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,9 @@ BPF_PROG_TYPE_TRACING = 26
 _BPF_TRACE_RAW_TP = 23  # enum bpf_attach_type
 _BPF_MAP_TYPE_RINGBUF = 27
 _LOG_BYTES = 1 << 20
+# The verifier gives up with EAGAIN where a signal has come (do_check of kernel/bpf/verifier.c), also one that is none
+# of ours, such as a child's end while glibc has all of them blocked in another thread for a moment.
+_MORE_ATTEMPTS = 4
 _T = TypeVar("_T")
 
 MORE_LOCKED_MEMORY = "more locked memory than is permitted (ulimit -l unlimited)"
@@ -324,6 +327,9 @@ def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT, t
             _BPF_TRACE_RAW_TP if typedef else 0,
             typedef,
         )
+        for _ in range(_MORE_ATTEMPTS):
+            with contextlib.suppress(BlockingIOError):
+                return bpf(BPF_PROG_LOAD, bytearray(attr))
         return bpf(BPF_PROG_LOAD, bytearray(attr))
 
     try:

@@ -1,4 +1,4 @@
-"""Why the kernel has no room for a map."""
+"""What the kernel refuses, and why."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tdprof.recorder.bpf import object_file
-from tdprof.recorder.bpf.object_file import BpfObject, Compiler, LoadError, MapSpec, load_object
+from tdprof.recorder.bpf.object_file import BpfObject, Compiler, LoadError, MapSpec, load_object, load_program
 
 BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_RINGBUF = 2, 27
 
@@ -31,3 +31,25 @@ def test_a_table_that_is_too_large_for_locked_memory_says_so(
     with pytest.raises(LoadError) as caught:
         load_object(found, {}, {}, ())
     assert str(caught.value) == f"map rows: {reason}"
+
+
+@pytest.mark.parametrize("signals", [1, 4])
+def test_a_program_is_loaded_though_signals_come_meanwhile(monkeypatch: pytest.MonkeyPatch, signals: int) -> None:
+    left = [errno.EAGAIN] * signals
+
+    def load(_command: int, _attribute: bytearray) -> int:
+        if left:
+            raise OSError(error := left.pop(), os.strerror(error))
+        return 7
+
+    monkeypatch.setattr(object_file, "bpf", load)
+    assert load_program("walk", bytes(8)) == 7
+
+
+def test_who_is_never_left_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_command: int, _attribute: bytearray) -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(object_file, "bpf", load)
+    with pytest.raises(LoadError, match=r"^walk: Resource temporarily unavailable$"):
+        load_program("walk", bytes(8))
