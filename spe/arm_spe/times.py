@@ -23,6 +23,7 @@ class _Times(ctypes.Structure):
         *((name, c_uint64) for name in ("first_ticks", "mask", "shift")),
         ("lines", c_uint64),
         *((name, c_void_p) for name in ("line_ticks", "mult", "zero")),
+        ("before", c_uint64),
         ("switches", c_uint64),
         *((name, c_void_p) for name in ("switch_ns", "switched_to")),
         ("staged", c_uint64),
@@ -73,12 +74,13 @@ class Times:
 
     Args:
         timer: converts the records' timestamps.
+        before: who ran before the first switch; here and in ``switched_to`` NO_THREAD where that is not known.
         switch_ns: uint64[n], ascending: when somebody was switched to.
-        switched_to: uint64[n + 1], who ran before the first, and from each on; NO_THREAD where that is not known.
+        switched_to: uint64[n], who ran from each on.
         turns: of stages.
     """
 
-    def __init__(self, timer: TimerLines, switch_ns: U64, switched_to: U64, turns: StageTurns) -> None:
+    def __init__(self, timer: TimerLines, before: int, switch_ns: U64, switched_to: U64, turns: StageTurns) -> None:
         self._timer, self._turns = timer, turns
         self._switch_ns, self._switched_to = (np.ascontiguousarray(each) for each in (switch_ns, switched_to))
         self._native = _Times(
@@ -87,6 +89,7 @@ class Times:
             timer.shift,
             len(timer.ticks),
             *(each.ctypes.data for each in (timer.ticks, timer.mult, timer.zero)),
+            before,
             len(switch_ns),
             *(each.ctypes.data for each in (self._switch_ns, self._switched_to)),
             len(turns.thread),

@@ -14,12 +14,13 @@ struct spe_times {
 	uint64_t first_ticks, mask, shift;
 	uint64_t lines; /* line i holds from line_ticks[i - 1] up to line_ticks[i]; there is one more */
 	const uint64_t *line_ticks, *mult, *zero;
+	uint64_t before; /* who ran before the first switch */
 	uint64_t switches;
-	const uint64_t *switch_ns, *switched_to; /* before the first, and from each on: one more */
-	uint64_t staged;                         /* threads that have stages */
-	const uint64_t *staged_thread;           /* ascending */
-	const uint64_t *first_turn, *turn_ns;    /* when the stages after the first begin; the last ends the list */
-	uint64_t line, at, stage;                /* where the last records were, which the next are likely to be in */
+	const uint64_t *switch_ns, *switched_to;
+	uint64_t staged;                      /* threads that have stages */
+	const uint64_t *staged_thread;        /* ascending */
+	const uint64_t *first_turn, *turn_ns; /* when the stages after the first begin; the last ends the list */
+	uint64_t line, at, stage;             /* where the last records were, which the next are likely to be in */
 };
 
 /* How many of some ascending values are not above `value`; `likely` is what it was for another one. */
@@ -55,7 +56,7 @@ static inline uint64_t spe_time_ns(struct spe_times *t, uint64_t ticks)
 static inline uint64_t spe_switched_to(struct spe_times *t, uint64_t ns)
 {
 	t->at = spe_up_to(t->switch_ns, t->switches, ns, t->at);
-	return t->switched_to[t->at];
+	return t->at ? t->switched_to[t->at - 1] : t->before;
 }
 
 /* A thread with the number of its stage at a time. */

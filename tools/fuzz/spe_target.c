@@ -220,6 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 			.line_ticks = &ticks,
 			.mult = line,
 			.zero = line,
+			.before = 7,
 			.switches = 3,
 			.switch_ns = switch_ns,
 			.switched_to = thread,

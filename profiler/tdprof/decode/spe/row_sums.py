@@ -28,6 +28,7 @@ _BATCH_RECORDS = 1 << 14
 _MOST_ROWS = 1 << 18  # of all threads; where there are more, one goes on alone, so that memory is not taken for each
 _CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
 _SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
+_MOST_OWNERS = 1 << 12  # of spans: CPUs or threads, of which a file may name millions
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
 NOTHING = "nothing"
 """In `Counted.threads_from`: nothing told the thread."""
@@ -140,7 +141,9 @@ class _Worker:
         self._tally = Tally(place)
         self._memory = None if also is None else ColumnMemory(_SHARED_BATCH_RECORDS)
         self._few = ColumnMemory(_CACHED_RECORDS)
-        self._times: tuple[int | None, int | None, Times | None] = -1, -1, None  # of this CPU and thread
+        self._timer = None if source.time_conversion is None else timer_lines(source.time_conversion)
+        self._turns = StageTurns(*(source.stages if by.key == Key.CODE else ONE_STAGE).turns())
+        self._times: dict[tuple[int | None, int | None], Times | None] = {}  # by CPU and thread of a span
         self.counts = DecodeCounts()
         self.threads_from = dict.fromkeys(_ORIGINS, 0)
 
@@ -173,17 +176,19 @@ class _Worker:
 
     def _times_of(self, span: AuxSpan) -> Times | None:
         """What the times of the span's records tell of their threads; None if that is nothing."""
-        source, (cpu, tid, times) = self._source, self._times
-        if (span.cpu, span.tid) != (cpu, tid):
-            switches = _switches_of(span, source)
-            stages = source.stages if self._rules.key == Key.CODE else ONE_STAGE
+        source, owner = self._source, (span.cpu, span.tid)
+        if owner not in self._times:
+            has_switches = span.cpu is not None and span.tid is None and span.cpu in source.switches
             times = None
-            if source.time_conversion is not None and (switches is not None or stages):
-                always = np.array([self._rules.thread], np.uint64)
-                switched = (always[:0], always) if switches is None else (switches.time_ns, switches.tid)
-                times = Times(timer_lines(source.time_conversion), *switched, StageTurns(*stages.turns()))
-            self._times = span.cpu, span.tid, times
-        return times
+            if self._timer is not None and (has_switches or len(self._turns.thread)):
+                before, switch_ns, switched_to = int(self._rules.thread), np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+                if has_switches and span.cpu is not None:
+                    before, switch_ns, switched_to = source.switches.rows_of(span.cpu)
+                times = Times(self._timer, before, switch_ns, switched_to, self._turns)
+            if len(self._times) >= _MOST_OWNERS:
+                self._times.clear()
+            self._times[owner] = times
+        return self._times[owner]
 
     def _add_whole(self, span: AuxSpan) -> None:
         """A span whose records nobody else wants."""

@@ -71,11 +71,20 @@ class SwitchesByCpu(Mapping[int, Switches]):
         return cls(cpu[first], start, before, time_ns[kept], tid[kept])
 
     def __getitem__(self, cpu: int) -> Switches:
+        before, time_ns, tid = self.rows_of(cpu)
+        return Switches(time_ns, np.concatenate([np.array([before], np.uint64), tid]))
+
+    def rows_of(self, cpu: int) -> tuple[int, U64, U64]:
+        """Who ran before the CPU's first switch; uint64[n], uint64[n]: when and to whom it switched, without a copy.
+
+        Raises:
+            KeyError: it has none.
+        """
         at = int(np.searchsorted(self.cpu, cpu))
         if at == len(self.cpu) or self.cpu[at] != cpu:
             raise KeyError(cpu)
         rows = slice(self.start[at], self.start[at + 1])
-        return Switches(self.time_ns[rows], np.concatenate([self.before[at : at + 1], self.tid[rows]]))
+        return int(self.before[at]), self.time_ns[rows], self.tid[rows]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.cpu.tolist())
