@@ -104,7 +104,7 @@ def _spans_of(
         midr = _midr_of(manifest, number)
         read_to = 0
         for run in of_buffer:
-            if _is_written(data[read_to : run.start]):
+            if run.start > read_to and _is_written(data[read_to : run.start]):
                 yield AuxSpan(data[read_to : run.start], read_to, number, None, midr)
             # Spans lie side by side; what damage lays over others is read once.
             start = max(run.start, read_to)
