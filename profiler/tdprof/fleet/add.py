@@ -1,16 +1,16 @@
 """Captures into a store: found, rolled up by an engine, counted once; what cannot be read is named and set aside."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Engine, Work
-from tdprof.fleet.identity import recording_id
+from tdprof.fleet.identity import recorded_date, recording_id
 from tdprof.fleet.recordings import identities, superseded
 from tdprof.fleet.sources import UnreachableError, read_source_manifest
-from tdprof.fleet.store import Rejection, Store
+from tdprof.fleet.store import Rejection, Stem, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
 from tdprof.values import dataclass
 
@@ -59,8 +59,10 @@ def add_captures(
     Raises:
         TdprofError: the store, the engine or where captures lie cannot be used.
     """
-    there = identities(store, store.stems())
-    wanted = [each for each in sources if again or _recording_of(each) not in there]
+    told = {each: _recording_of(each) for each in sources}
+    dates = {date for _, date in told.values()}
+    there = identities(store, _stems_of(store, dates))
+    wanted = [each for each in sources if again or told[each][0] not in there]
     total = Added(known=len(sources) - len(wanted))
     done = 0
     engine = engine_for(len(wanted))
@@ -71,7 +73,9 @@ def add_captures(
             total = _with(total, store, each)
             done += len(each.sources)
             progress(done)
-    _keep_one_of_each(store)
+    # Of a recording that was rolled up in two ways the better one stays.
+    for stem in superseded(store, _stems_of(store, dates)):
+        store.remove(stem)
     return replace(
         total,
         rejected=tuple(sorted(total.rejected)),
@@ -121,18 +125,17 @@ def _opened(engine: Engine) -> Iterator[None]:
         engine.close()
 
 
-def _recording_of(source: str) -> str:
-    """Which recording a capture is of, where that is known without reading it whole; else ""."""
+def _recording_of(source: str) -> tuple[str, str]:
+    """Which recording a capture is of, and of which day, as far as that is known without reading it whole; else ""."""
     try:
         manifest = read_source_manifest(source)
+        return recording_id(manifest, bytes) if manifest.host.boot_id else "", recorded_date(manifest)
     except UnreachableError:
         raise
     except TdprofError:
-        return ""
-    return recording_id(manifest, bytes) if manifest.host.boot_id else ""
+        return "", ""
 
 
-def _keep_one_of_each(store: Store) -> None:
-    """Of a recording that was rolled up in two ways the better one stays."""
-    for stem in superseded(store):
-        store.remove(stem)
+def _stems_of(store: Store, dates: Collection[str]) -> list[Stem]:
+    """What is there of some days: which day a recording is of is a part of its identity."""
+    return [stem for stem in store.stems() if stem.date in dates]

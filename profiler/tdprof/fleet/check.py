@@ -73,7 +73,7 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
     problems = {stem: _problem(store, stem, [kind for kind in more if stem in more[kind]]) for stem in store.stems()}
     damaged += filter(None, problems.values())
     unfinished, orphans = store.unfinished(), store.orphans()
-    doubles = [] if damaged else superseded(store)
+    doubles = [] if damaged else superseded(store, list(store.stems()))
     if prune:
         for path in unfinished:
             store.remove_file(path)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -97,11 +98,14 @@ def best_of(recordings: Iterable[Recording]) -> list[Recording]:
     return list(best.values())
 
 
-def superseded(store: Store) -> list[Stem]:
-    """Files of which every recording has a better roll-up in the store."""
-    stems = list(store.stems())
-    used = {each.stem for each in best_of(each for stem in stems for each in recordings_in(store, stem))}
-    return [stem for stem in stems if stem not in used]
+def superseded(store: Store, stems: Collection[Stem]) -> list[Stem]:
+    """Of some files those of which every recording has a better roll-up in another of them."""
+    names = {stem: identities(store, [stem]) for stem in stems}
+    times = Counter(itertools.chain.from_iterable(names.values()))
+    # Of most recordings there is one file, which need not be read.
+    doubtful = [stem for stem in stems if any(times[name] > 1 for name in names[stem])]
+    used = {each.stem for each in best_of(each for stem in doubtful for each in recordings_in(store, stem))}
+    return [stem for stem in doubtful if stem not in used]
 
 
 def identities(store: Store, stems: Iterable[Stem]) -> set[str]:

@@ -135,6 +135,17 @@ def test_of_two_copies_the_one_with_more_counts_whatever_came_first(tmp_path: Pa
     ] == [100]
 
 
+def test_nothing_is_read_of_recordings_that_have_nothing_to_do_with_what_is_added(
+    tmp_path: Path, captures: list[Path]
+) -> None:
+    """Reading all that is there would take minutes of a large store, and one damaged file would fail all that follow."""
+    place = tmp_path / "store"
+    add(place, *captures[:2])
+    next(path for path in place.rglob("*.parquet") if "recordings" in path.parts).write_bytes(b"PAR1 no more")
+    assert tdprof("fleet", "add", place, captures[2]).error is None
+    assert tdprof("fleet", "add", place, captures[2]).stdout.startswith("0 captures added")
+
+
 def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, captures: list[Path]) -> None:
     (captures[1] / "samples.parquet").write_bytes(b"PAR1 no more")
     result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "captures", "--json")
