@@ -90,7 +90,11 @@ class DaskEngine:
         # In /tmp itself, other users know the names that Dask gives its files.
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tdprof-dask-", ignore_cleanup_errors=True))
         # Forked from a process that has loaded what they need: for a worker that is killed another is there soon.
-        ways = {"scheduler.allowed-failures": self._second_chances, "worker.multiprocessing-method": "forkserver"}
+        ways = {
+            "scheduler.allowed-failures": self._second_chances,
+            "worker.multiprocessing-method": "forkserver",
+            "worker.profile.enabled": False,  # of the worker's own stacks, each 10 ms: nobody looks at it
+        }
         stack.enter_context(dask.config.set({f"distributed.{name}": value for name, value in ways.items()}))
         distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "tdprof.fleet.work"])
         last: Exception | None = None
@@ -100,7 +104,10 @@ class DaskEngine:
                     n_workers=self._workers,
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    # Where the scheduler's state can be asked for: at a port of its own, or the second of two clusters
+                    # on a machine warns of the first's.
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
                     local_directory=folder,
                     # Lost workers are told as captures that were set aside.
                     silence_logs=logging.CRITICAL,
