@@ -32,6 +32,11 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 
+def all_printable(texts: Sequence[str]) -> Sequence[str]:
+    """`printable` of each; of thousands, of which none needs it as a rule, several times as fast."""
+    return texts if printable(whole := "".join(texts)) is whole else [*map(printable, texts)]
+
+
 def first_words(error: Exception) -> str:
     """The first line of what an exception of Arrow's or the system's says."""
     return str(getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]

@@ -282,7 +282,9 @@ def _contexts(samples: pa.Table, spaces: AddressSpaces, replaced: Mapping[int, C
                 mapped_ns = np.maximum(mapped_ns, spaces.beginnings(space.view(np.int64)[in_space]))
                 mapped_at = np.where(mapped_ns == _NOT_TOLD, mapped_at, mapped_ns)
         when, at = number_values(np.where(depends[in_space], mapped_at, np.uint64(ANY_TIME)))
-    of_space, of_time, of_sample = number_pairs(in_space.astype(np.int64), at.astype(np.int64))
+    of_space, of_time, of_sample = np.arange(len(space)), np.zeros(len(space), np.int64), in_space
+    if len(when) > 1:
+        of_space, of_time, of_sample = number_pairs(in_space.astype(np.int64), at.astype(np.int64))
     until = np.full(len(of_space), ANY_TIME, np.uint64)
     if in_replaced.any():
         ends, ended = number_values(np.where(in_replaced[in_space], time_ns, np.uint64(ANY_TIME)))

@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -14,7 +14,7 @@ from tdprof.capture.manifest import Host, Manifest
 from tdprof.catalog.choose import find_by_midr
 from tdprof.catalog.midr import Midr
 from tdprof.errors import TdprofError
-from tdprof.text import printable
+from tdprof.text import all_printable, printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -80,6 +80,12 @@ def bounded(text: str) -> str:
     if len(shown) <= _LONGEST_TEXT:
         return shown
     return f"{shown[: _LONGEST_TEXT - _DIGEST_CHARACTERS - 1]}…{digest(shown.encode())}"
+
+
+def all_bounded(texts: Sequence[str]) -> Sequence[str]:
+    """`bounded` of each."""
+    shown = all_printable(texts)
+    return shown if max(map(len, shown), default=0) <= _LONGEST_TEXT else [*map(bounded, shown)]
 
 
 def recording_id(manifest: Manifest, content: Callable[[], bytes]) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
-from tdprof.fleet.identity import Digest, bounded, core_kind, recorded_date, recording_id
+from tdprof.fleet.identity import Digest, all_bounded, bounded, core_kind, recorded_date, recording_id
 from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
@@ -183,13 +183,14 @@ def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]
     table, paths = profile.functions, [*(bounded(file.path) for file in profile.mapped_files), ""]
     shown = functools.cache(bounded)  # most functions of a file share their source files
     builds = [*(bounded(file.build_id) for file in profile.mapped_files), ""]
-    keys, functions, file_of = [], hotspots.function[chosen].tolist(), table.mapped_file.tolist()
-    for function in functions:
-        if function < 0:
-            keys.append(("", NO_STACK, "", ""))
-            continue
-        file = file_of[function]
-        keys.append((paths[file], bounded(table.name[function]), shown(table.file[function]), builds[file]))
+    functions, file_of = hotspots.function[chosen].tolist(), table.mapped_file.tolist()
+    names = all_bounded([table.name[each] if each >= 0 else NO_STACK for each in functions])
+    keys = [
+        (paths[file_of[each]], name, shown(table.file[each]), builds[file_of[each]])
+        if each >= 0
+        else ("", name, "", "")
+        for each, name in zip(functions, names, strict=True)
+    ]
     order = sorted(range(len(keys)), key=lambda row: (keys[row], functions[row]))
     row = chosen[order].astype(np.int64)
     function = hotspots.function[row]
@@ -231,7 +232,7 @@ def _functions(profile: Profile, code: _Code) -> pa.Table:
         columns = {name: each[code.row, event].astype(np.int64) for name, each in values.items()}
         seen = np.flatnonzero(columns["total_samples"])
         part = {
-            "event": pa.array([info.name] * len(seen), pa.string()),
+            "event": pa.repeat(info.name, len(seen)),
             "id": seen.astype(np.int32),
             **{name: pa.array(each, pa.string()).take(pa.array(seen)) for name, each in texts.items()},
             "is_kernel": is_kernel[seen],
@@ -282,7 +283,7 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
             _table(
                 PATHS,
                 {
-                    "event": pa.array([info.name] * len(counts), pa.string()),
+                    "event": pa.repeat(info.name, len(counts)),
                     "frames": frames,
                     "samples": counts.astype(np.int64),
                     "weight": weights.astype(np.int64),
@@ -365,13 +366,12 @@ def _counted(event: EventInfo, *, is_scaled: bool) -> int | None:
 def _table(schema: pa.Schema, columns: dict[str, object]) -> pa.Table:
     """A table of a schema whose recording is not known yet."""
     rows = len(next(iter(columns.values())))  # type: ignore[arg-type]  # arrays or lists
-    filled = {"recording": pa.array([""] * rows, pa.string()), **columns}
+    filled = {"recording": pa.repeat("", rows), **columns}
     return pa.table([pa.array(filled[field.name], field.type) for field in schema], schema=schema)
 
 
 def _with_recording(table: pa.Table, recording: str) -> pa.Table:
-    column = pa.array([recording] * len(table), pa.string())
-    return table.set_column(0, table.schema.field(0), column)
+    return table.set_column(0, table.schema.field(0), pa.repeat(recording, len(table)))
 
 
 def _digest_of(tables: Iterable[pa.Table]) -> str:

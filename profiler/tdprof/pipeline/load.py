@@ -40,7 +40,6 @@ from tdprof.profile.reliability import (
     cut_doubt,
     event_doubts,
     group_doubt,
-    kernel_share,
     masked_doubt,
 )
 from tdprof.profile.runtimes import process_runtimes
@@ -113,8 +112,8 @@ def _doubts(capture: OpenCapture, profile: Profile, attributed: AttributedStacks
     yield from count_doubt(manifest.samples_counted, manifest.losses, sum(total))
     doubt_events = group_doubt if profile.topdown else event_doubts
     yield from doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses)
-    yield from masked_doubt(kernel_share(profile), has_pmu_nmi=manifest.host.has_pmu_nmi)
-    if capture.has_mappings:
+    yield from masked_doubt(profile, has_pmu_nmi=manifest.host.has_pmu_nmi)
+    if capture.has_mappings and attributed.is_cut.any():
         # What a walk by tables leaves out has its reason beside it.
         by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
         yield from cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
@@ -255,9 +254,9 @@ def _others_of(manifest: Manifest) -> str:
 
 
 def _walks(attributed: AttributedStacks, count: U64) -> StackWalks | None:
-    by_end = np.bincount(attributed.sample_end, count, len(StackEnd) + 1).astype(np.int64)[1:]
-    if not by_end.any():
+    if not attributed.sample_end.any():
         return None
+    by_end = np.bincount(attributed.sample_end, count, len(StackEnd) + 1).astype(np.int64)[1:]
     ends = {end: number for end, number in zip(StackEnd, by_end.tolist(), strict=True) if number}
     ends = dict(sorted(ends.items(), key=lambda item: -item[1]))
     return StackWalks(ends, int(count[attributed.is_guessed].sum()))
@@ -323,7 +322,7 @@ def name_threads(names: pa.DictionaryArray, tids: U32, time_ns: U64, spaces: Add
         by_side_band, known = spaces.thread_names(tids, time_ns)
         number = np.where(number >= 0, number, np.where(by_side_band >= 0, by_side_band + len(texts), -1))
         texts = [*texts, *known, "?"]  # the last: nobody said
-    used, which = np.unique(number, return_inverse=True)
+    used, which = number_values((number + 1).astype(np.uint64))
     first: dict[str, int] = {}
-    numbers = [first.setdefault(texts[at], len(first)) for at in used.tolist()]
-    return np.array(numbers, np.int32)[which.reshape(-1)], list(first)
+    numbers = [first.setdefault(texts[at - 1], len(first)) for at in used.tolist()]
+    return np.array(numbers, np.int32)[which], list(first)

@@ -15,7 +15,7 @@ from tdprof.model.profile import FrameStacks, FunctionTable, KeptStacks, Profile
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
 from tdprof.profile.call_tree import call_tree
-from tdprof.text import printable
+from tdprof.text import all_printable, printable
 
 FunctionIdentity = tuple[str, str, str, str]
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
@@ -135,7 +135,7 @@ def _paths(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list
 
 def function_names(profile: Profile) -> list[str]:
     """Printable names by function id, and ``NO_STACK`` last, so that id -1 finds it."""
-    return [*map(printable, profile.functions.name), NO_STACK]
+    return [*all_printable(profile.functions.name), NO_STACK]
 
 
 def only_frames(profile: Profile, kept: NDArray[np.bool_]) -> Profile:

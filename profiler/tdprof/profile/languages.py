@@ -62,6 +62,8 @@ def without_trampolines(profile: Profile) -> Profile:
     """
     locations, files = profile.locations, profile.mapped_files
     kinds = np.array([*(file.kind is FileKind.ANONYMOUS for file in files), False])
+    if not kinds.any():
+        return profile
     outermost = locations.frame_function[locations.frame_start[1:].astype(np.int64) - 1]
     named = np.array([name.startswith(_TRAMPOLINE) for name in profile.functions.name], bool)
     is_trampoline = kinds[locations.mapped_file] & named[outermost]

@@ -34,13 +34,7 @@ _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
 # to 1.5 addresses a byte, most half a one.
 _SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 19, 8
 _FRAMES_OF_ANY, _FRAMES_A_BYTE = 1 << 22, 2
-_HALF = np.uint64(32)
-
-
-class _Function(NamedTuple):
-    linkage_name: str
-    file: str
-    mapped_file: int
+_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 
 
 def name_locations(
@@ -156,7 +150,9 @@ class _Functions:
     """Distinct functions, numbered as they come."""
 
     def __init__(self) -> None:
-        self._rows: list[_Function] = []
+        self._linkage_name: list[str] = []
+        self._file: list[str] = []
+        self._mapped_file: list[int] = []
         self._has_code: list[bool] = []
         self._whole: list[int] = []
         self._is_unknown: list[bool] = []
@@ -176,12 +172,11 @@ class _Functions:
             places, (which, whole_of_frame) = known[rows >> _HALF], np.split(row, 2)
             whole = np.empty(len(rows), np.int32)
             whole[row] = np.tile(whole_of_frame, 2)
-        first_row = len(self._rows)
-        for key in places.tolist():
-            path = (key & 0xFFFF_FFFF) - 1
-            self._rows.append(
-                _Function(found.strings[key >> 32], found.strings[path] if path >= 0 else "", mapped_file)
-            )
+        first_row = len(self._linkage_name)
+        texts = [*found.strings, ""]
+        self._linkage_name += [texts[row] for row in (places >> _HALF).tolist()]
+        self._file += [texts[row] for row in ((places & _LOWER).astype(np.int64) - 1).tolist()]
+        self._mapped_file += [mapped_file] * len(places)
         ends = found.frame_start[1:][np.diff(found.frame_start.astype(np.int64)) > 0].astype(np.int64)
         outermost = which[ends - 1]  # which is not inlined
         has_code = np.zeros(len(places), bool)
@@ -194,9 +189,12 @@ class _Functions:
     def number_unknown(self, texts: list[str], mapped_file: int) -> I32:
         """The numbers of what is not known but by a text that says where it is, and why."""
         numbers: dict[str, int] = {}
-        result = np.array([numbers.setdefault(text, len(self._rows) + len(numbers)) for text in texts], np.int32)
-        self._whole += range(len(self._rows), len(self._rows) + len(numbers))
-        self._rows += [_Function(text, "", mapped_file) for text in numbers]
+        first_row = len(self._linkage_name)
+        result = np.array([numbers.setdefault(text, first_row + len(numbers)) for text in texts], np.int32)
+        self._whole += range(first_row, first_row + len(numbers))
+        self._linkage_name += numbers
+        self._file += [""] * len(numbers)
+        self._mapped_file += [mapped_file] * len(numbers)
         self._has_code += [True] * len(numbers)
         self._is_unknown += [True] * len(numbers)
         return result
@@ -204,16 +202,16 @@ class _Functions:
     def table(self, demangle: Demangle) -> FunctionTable:
         """All that were numbered, with readable names."""
         names = demangle(
-            ["" if unknown else row.linkage_name for row, unknown in zip(self._rows, self._is_unknown, strict=True)]
+            ["" if unknown else name for name, unknown in zip(self._linkage_name, self._is_unknown, strict=True)]
         )
         return FunctionTable(
             name=[
-                row.linkage_name if unknown else name
-                for row, unknown, name in zip(self._rows, self._is_unknown, names, strict=True)
+                linkage_name if unknown else name
+                for linkage_name, unknown, name in zip(self._linkage_name, self._is_unknown, names, strict=True)
             ],
-            linkage_name=[row.linkage_name for row in self._rows],
-            file=[row.file for row in self._rows],
-            mapped_file=np.array([row.mapped_file for row in self._rows], np.int32),
+            linkage_name=self._linkage_name,
+            file=self._file,
+            mapped_file=np.array(self._mapped_file, np.int32),
             is_inlined=np.array([not code for code in self._has_code], np.uint8),
             whole=None if self._whole == list(range(len(self._whole))) else np.array(self._whole, np.int32),
         )

@@ -156,16 +156,15 @@ def kernel_share(profile: Profile) -> float:
     return float(weight[is_kernel[profile.samples.stack[rows]]].sum() / total) if total else 0.0
 
 
-def masked_doubt(kernel_share: float, *, has_pmu_nmi: bool | None) -> Iterator[str]:
+def masked_doubt(profile: Profile, *, has_pmu_nmi: bool | None) -> Iterator[str]:
     """Kernel code that interrupts do not reach, and so samples neither.
 
     Args:
-        kernel_share: what is the kernel's own, of an event whose samples interrupts bring.
         has_pmu_nmi: samples come even where interrupts are masked; None: not known.
     """
-    if has_pmu_nmi is False and kernel_share >= LEAST_KERNEL_SHARE:
+    if has_pmu_nmi is False and (share := kernel_share(profile)) >= LEAST_KERNEL_SHARE:
         yield (
-            f"{kernel_share:.1%} is in the kernel, where samples wait while interrupts are masked: what runs then is "
+            f"{share:.1%} is in the kernel, where samples wait while interrupts are masked: what runs then is "
             "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). SPE does not wait, nor do "
             "the PMU's events after booting with irqchip.gicv3_pseudo_nmi=1; cpu-clock always does"
         )

@@ -38,7 +38,7 @@ def demangle(names: Sequence[str]) -> list[str]:
         name: f"{meant.get(stem, stem)}{rest} [{tags}]" if tags else meant.get(stem, stem) + rest
         for name, (stem, rest, tags) in parts.items()
     }
-    return [shown.get(name, name) for name in names]
+    return [shown.get(name, name) for name in names] if shown else list(names)
 
 
 def _parts(name: str) -> tuple[str, str, str]:

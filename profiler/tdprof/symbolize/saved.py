@@ -150,8 +150,8 @@ def _to_locations(part: pa.Table) -> Locations:
 def _file_ids(files: pa.Array, first: int) -> tuple[I32, list[str]]:
     """The number of each file, from ``first`` on, -1 of none; and the files."""
     encoded = files.dictionary_encode()
-    number = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False) + first
-    return np.where(encoded.indices.is_null(), -1, number).astype(np.int32), encoded.dictionary.to_pylist()
+    number = (encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices).to_numpy()
+    return np.where(number < 0, -1, number + first).astype(np.int32), encoded.dictionary.to_pylist()
 
 
 def _own_file_ids(part: pa.Table, lengths: I64, file: I32, first: int) -> tuple[I32 | None, list[str]]:

@@ -113,13 +113,16 @@ def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event_that_inte
 
 
 @pytest.mark.parametrize(
-    ("share", "has_pmu_nmi", "is_doubted"),
-    [(0.3, False, True), (0.3, True, False), (0.3, None, False), (0.001, False, False)],
+    ("percent", "has_pmu_nmi", "is_doubted"),
+    [(30, False, True), (30, True, False), (30, None, False), (0.1, False, False)],
 )
 def test_where_interrupts_wait_the_kernels_samples_are_doubted(
-    share: float, has_pmu_nmi: bool | None, is_doubted: bool
+    percent: float, has_pmu_nmi: bool | None, is_doubted: bool
 ) -> None:
-    said = " ".join(masked_doubt(share, has_pmu_nmi=has_pmu_nmi))
+    builder = ProfileBuilder((CLOCK,), files=[KERNEL])
+    builder.add("main", Frame("unlock", module="[kernel]"), weight=int(10 * percent))
+    builder.add("main", weight=1000 - int(10 * percent))
+    said = " ".join(masked_doubt(builder.build(), has_pmu_nmi=has_pmu_nmi))
     assert ("30.0% is in the kernel" in said) is is_doubted
 
 
