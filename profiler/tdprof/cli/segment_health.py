@@ -29,17 +29,18 @@ class SegmentHealth:
         self._written_s = -_EVERY_S
         self._is_told = False
         self._start_s = time.time()
-        self._segments = self._samples = self._removed = self._failed = 0
+        self._segments = self._samples = self._removed = self._failed = self._not_held = 0
         self._recorded_ns = 0
         self._last_s: float | None = None
         self._losses: dict[str, int] = {}
 
-    def recorded(self, manifest: Manifest) -> None:
-        """A segment is over."""
+    def recorded(self, manifest: Manifest, not_held: int) -> None:
+        """A segment is over, in which so many programs were not held while they ran."""
         self._segments += 1
         self._samples += manifest.samples_counted or 0
         self._recorded_ns += manifest.duration_ns
         self._last_s = time.time()
+        self._not_held = not_held
         told = asdict(manifest.losses)
         for reason, count in {**told.pop("by_reason"), **told}.items():
             self._losses[reason] = self._losses.get(reason, 0) + count
@@ -88,6 +89,10 @@ class SegmentHealth:
         yield _heading("losses_total", "counter", "samples and records that were lost, by how")
         for reason, count in sorted(self._losses.items()):
             yield f'{_PREFIX}losses_total{{reason="{reason.translate(_ESCAPES)}"}} {count}\n'
+        not_held = (
+            "programs of the last segment, at most, that were not held while running: deleted, they have no names"
+        )
+        yield from _metric("programs_not_held", "gauge", not_held, self._not_held)
         yield from _metric("segments_removed_total", "counter", "segments that went to make room", self._removed)
         yield from _metric("segments_failed_total", "counter", "segments whose tables could not be made", self._failed)
         yield from _metric("segments_waiting", "gauge", "segments whose tables are not made yet", waiting)

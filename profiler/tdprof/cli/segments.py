@@ -103,7 +103,7 @@ class SegmentWriter:
         self._waiting.append(_Ended(output.path.name, output.folder, closing, held))
         self._bytes.pop(output.path.name, None)  # counted while it grew
         if self._health:
-            self._health.recorded(manifest)
+            self._health.recorded(manifest, held.not_held_before)
         if not self._quiet:
             samples = plural(manifest.samples_counted or 0, "sample", "s")
             say(f"tdprof: {output.path}: {manifest.duration_ns / 1e9:.1f} s, {samples}")

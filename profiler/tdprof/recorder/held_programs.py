@@ -58,6 +58,9 @@ class HeldPrograms:
 
     Args:
         followed: processes of which, with all they start, the recording is; empty: of all that its records speak of.
+
+    Attributes:
+        not_held_before: how many programs that were mapped in the segment before this one were not held, at most.
     """
 
     def __init__(self, followed: Iterable[int] = ()) -> None:
@@ -70,6 +73,8 @@ class HeldPrograms:
         self._refused: set[int] = set()
         self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
         self._left_out: set[str] = set()
+        self.not_held_before = 0
+        self._may_be_gone = False  # some that was left out in earlier segments
         self._patience = Patience()
 
     def look(self, rings: Sequence[bytes]) -> None:
@@ -129,10 +134,12 @@ class HeldPrograms:
             mapped: the build-ids of all that is mapped now; None: not all is known.
         """
         self._segment += 1
+        self.not_held_before = self._not_held()
         for counted in (self._tries, self._refused):
             counted.clear()
         if mapped is not None:
             self._left_out.intersection_update(mapped)
+        self._may_be_gone = mapped is None and bool(self._left_out)
         known = list(self._held)  # at once: a thread that looks at what was mapped before may still add
         self._mapped_in.update((each, self._segment) for each in known if mapped is None or each in mapped)
         for build_id in known:
@@ -160,13 +167,16 @@ class HeldPrograms:
         """Whether the recording is of this process."""
         return not self._followed or pid in self._followed
 
+    def _not_held(self) -> int:
+        left_out = self._left_out.copy()  # at once: the thread that looks at what was mapped before may still add
+        return sum(build_id not in self._held for build_id in left_out)
+
     def notes(self) -> list[str]:
         """What a user should know of it, for each segment."""
-        left_out = self._left_out.copy()  # at once: the thread that looks at what was mapped before may still add
-        count = sum(build_id not in self._held for build_id in left_out)
-        if not count:
+        if not (count := self._not_held()):
             return []
-        return [f"{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]
+        most = "at most " if self._may_be_gone else ""
+        return [f"{most}{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]
 
     def __contains__(self, build_id: str) -> bool:
         return build_id in self._held

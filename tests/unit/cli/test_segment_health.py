@@ -41,7 +41,7 @@ def test_what_was_recorded_lost_and_removed(tmp_path: Path) -> None:
     losses = Losses(throttled=3, by_reason={'an "odd"\nreason\\': 2})
     health = SegmentHealth(tmp_path / "tdprof.prom")
     for _ in range(2):
-        health.recorded(replace(manifest, samples_counted=60, losses=losses))
+        health.recorded(replace(manifest, samples_counted=60, losses=losses), 7)
     health.removed()
     health.failed()
     health.write(4096, 2)
@@ -50,6 +50,7 @@ def test_what_was_recorded_lost_and_removed(tmp_path: Path) -> None:
     assert told['losses_total{reason="throttled"}'] == 6
     assert told['losses_total{reason="an \\"odd\\"\\nreason\\\\"}'] == 4
     assert (told["segments_removed_total"], told["segments_failed_total"], told["segments_bytes"]) == (1, 1, 4096)
+    assert told["programs_not_held"] == 7
     assert told["cpu_seconds_total"] > 0
     assert told["resident_bytes"] > 1 << 20
     assert (tmp_path / "tdprof.prom").stat().st_mode & 0o777 == 0o644
@@ -66,7 +67,7 @@ def test_before_the_first_segment_none_has_ended(tmp_path: Path) -> None:
     told = parsed(tmp_path / "prom")
     assert told["segments_total"] == 0
     assert "last_segment_time_seconds" not in told
-    health.recorded(read_manifest(make_host_capture(tmp_path / "capture", "a", {"work": 60})))
+    health.recorded(read_manifest(make_host_capture(tmp_path / "capture", "a", {"work": 60})), 0)
     health.write(0, 0, is_due=True)
     assert parsed(tmp_path / "prom")["last_segment_time_seconds"] >= told["start_time_seconds"]
 

@@ -138,7 +138,7 @@ def test_of_two_copies_the_one_with_more_counts_whatever_came_first(tmp_path: Pa
 def test_nothing_is_read_of_recordings_that_have_nothing_to_do_with_what_is_added(
     tmp_path: Path, captures: list[Path]
 ) -> None:
-    """Reading all that is there would take minutes of a large store, and one damaged file would fail all that follow."""
+    """All of a large store would take minutes, and one damaged file would fail all that follow."""
     place = tmp_path / "store"
     add(place, *captures[:2])
     next(path for path in place.rglob("*.parquet") if "recordings" in path.parts).write_bytes(b"PAR1 no more")

@@ -303,8 +303,10 @@ def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest
         assert held.notes() == said
         held.begin_segment({"aa", "bb", "cc"})
         assert held.notes() == said
+        assert held.not_held_before == 1
         for _ in range(9):
             held.begin_segment(None)
+        assert held.notes() == [f"at most {said[0]}"]  # whoever had it may be gone
         for _ in range(3):
             held.begin_segment({"aa"})
         assert "bb" in held
@@ -315,3 +317,5 @@ def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest
         held.hold_mapped_before(1, 0, 4096, "cc")
         assert "cc" in held
         assert held.notes() == []
+        held.begin_segment(None)
+        assert held.not_held_before == 0
