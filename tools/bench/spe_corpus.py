@@ -144,15 +144,19 @@ def _name(text: str) -> bytes:
 
 
 def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path, functions: int = FUNCTIONS) -> int:
-    """A perf.data of one SPE event whose process maps `elf`; returns the AUX bytes written."""
-    # sample_type IP|TID|TIME|CPU|IDENTIFIER, sample_id_all; exclude_kernel.
+    """A perf.data of one SPE event whose process was perf's own and executed `elf`; returns the AUX bytes written."""
+    # sample_type IP|TID|TIME|CPU|IDENTIFIER, sample_id_all; of the kernel, too, as root records it.
     sample_type = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 16
-    flags = 1 << 1 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18
+    flags = 1 << 1 | 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18
     attr = struct.pack("<IIQQQQQ", SPE_PMU_TYPE, ATTR_BYTES, 1, 4096, sample_type, 0, flags).ljust(ATTR_BYTES, b"\0")
     ids = struct.pack(f"<{CPUS}Q", *range(1, CPUS + 1))
 
-    def sample_id(cpu: int) -> bytes:
-        return struct.pack("<IIQIIQ", PID, PID, 1000, cpu, 0, cpu + 1)
+    def sample_id(cpu: int, time_ns: int = 1000) -> bytes:
+        return struct.pack("<IIQIIQ", PID, PID, time_ns, cpu, 0, cpu + 1)
+
+    def mapping(address: int, size: int, inode: int, name: str, time_ns: int = 1000) -> bytes:
+        body = struct.pack("<IIQQQIIQQII", PID, PID, address, size, 0x1000, 8, 1, inode, 0, 5, 2)
+        return _event(10, body + _name(name) + sample_id(0, time_ns), misc=2)
 
     written = 0
     with path.open("wb") as file:
@@ -164,10 +168,9 @@ def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path, functions: in
         # perf 6.1 copies the conversion when it reads AUXTRACE_INFO, and divides by what is not there.
         file.write(_event(79, struct.pack("<QQQQQBB6x", 0, 10, 0, 0, 2**64 - 1, 1, 0)))
         file.write(_event(70, info))
+        file.write(mapping(TEXT_ADDRESS + (1 << 30), 1 << 20, 1, "/usr/bin/perf", time_ns=500))
         file.write(_event(3, struct.pack("<II", PID, PID) + _name("corpus") + sample_id(0), misc=1 << 13))
-        text = struct.pack("<IIQQQ", PID, PID, TEXT_ADDRESS, functions * FUNCTION_BYTES, 0x1000)
-        text += struct.pack("<IIQQII", 8, 1, elf.stat().st_ino, 0, 5, 2)
-        file.write(_event(10, text + _name(str(elf)) + sample_id(0), misc=2))
+        file.write(mapping(TEXT_ADDRESS, functions * FUNCTION_BYTES, elf.stat().st_ino, str(elf)))
         offsets = [0] * CPUS
         for number, blob in enumerate(blobs):
             cpu = number % CPUS
