@@ -101,10 +101,10 @@ def no_switches() -> SwitchesByCpu:
 
 def switch_rows(rows: Table) -> Table:
     """What `switches_of` needs of a batch of side-band rows; switches can outnumber all else."""
-    kept = rows[np.isin(rows["type"], _TYPES)]
+    kept = np.flatnonzero(np.isin(rows["type"], _TYPES))
     result = np.empty(len(kept), _ROW)
-    for name in _FIELDS:
-        result[name] = kept[name]
+    for name in _FIELDS:  # a row has many more
+        result[name] = rows[name][kept]
     return result
 
 
