@@ -5,6 +5,20 @@
 
 #define BYTES(word, first, count) ((word) >> (8 * (first)) & ((1ULL << (8 * (count))) - 1))
 
+/*
+ * Behind what makes a frame collectors may look whether the method may still run, before HotSpot calls the frame
+ * complete: cmpl $n, m(%r15), behind padding; je or jne; call.
+ */
+static __always_inline int is_at_entry_barrier(__u64 next, __u64 before)
+{
+	int is_made = BYTES(before, 4, 3) == 0xec8348 || BYTES(before, 1, 3) == 0xec8148;      /* sub $n, %rsp */
+	int is_saved = BYTES(before, 3, 4) == 0x246c8948 || BYTES(before, 0, 4) == 0x24ac8948; /* mov %rbp, n(%rsp) */
+	int is_behind =
+		BYTES(before, 0, 3) == 0x7f8141 || BYTES(before, 6, 2) == 0x0574 || BYTES(before, 2, 2) == 0x840f;
+
+	return is_made || is_saved || is_behind || BYTES(next, 0, 3) == 0x7f8141;
+}
+
 /* Before a frame is made, and where it is given back, which the instructions tell that HotSpot uses for that. */
 static __always_inline void adjust_frame(const struct code_heap *heap, __u64 blob, __u64 pc, struct unwind_rule *rule)
 {
@@ -17,6 +31,8 @@ static __always_inline void adjust_frame(const struct code_heap *heap, __u64 blo
 			rule->fp = UNWIND_FP_SAME;
 			return;
 		}
+		if (is_at_entry_barrier(next, before))
+			return;
 		/* Behind push %rbp, and mov %rsp, %rbp */
 		int is_pushed = BYTES(before, 7, 1) == 0x55 || BYTES(before, 5, 3) == 0xec8b48 ||
 		                BYTES(before, 5, 3) == 0xe58948;
