@@ -17,3 +17,7 @@ class TdprofError(Exception):
         self.message = message
         self.hint = hint
         self.status = status
+
+
+class GoneError(TdprofError):
+    """A file that was listed is not there any more: somebody else puts what it held elsewhere, or took it out."""

@@ -88,4 +88,5 @@ def status_2() -> Iterator[None]:
     try:
         yield
     except TdprofError as error:
-        raise TdprofError(error.message, hint=error.hint, status=2) from error
+        error.status = 2
+        raise

@@ -6,15 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tdprof.capture.files import STORE_MARKER
 from tdprof.cli.usage import SuggestingGroup
+from tdprof.errors import GoneError
 
 if TYPE_CHECKING:
     from tdprof.fleet.selection import Chosen
+
+_Answer = TypeVar("_Answer")
+_MOST_QUESTIONS = 8
 
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -93,9 +97,24 @@ def _chosen_options(where: str, only: str, decorated: Callable[..., Any]) -> Cal
     )
     @functools.wraps(decorated)
     def wrapped(*args: Any, since: str | None, until: str | None, conditions: tuple[str, ...], **kwargs: Any) -> Any:
-        return decorated(*args, chosen=functools.partial(_chosen, since, until, conditions), **kwargs)
+        chosen = functools.partial(_chosen, since, until, conditions)
+        return asked_again(lambda: decorated(*args, chosen=chosen, **kwargs))
 
     return wrapped
+
+
+def asked_again(ask: Callable[[], _Answer]) -> _Answer:
+    """What a question to a store answers; asked again where a file is gone that was listed, as when days are put
+    together meanwhile, but not where the same one is missing again."""
+    missing = ""
+    for _ in range(_MOST_QUESTIONS):
+        try:
+            return ask()
+        except GoneError as error:
+            if error.message == missing:
+                raise
+            missing = error.message
+    return ask()
 
 
 def _chosen(since: str | None, until: str | None, wheres: Sequence[str]) -> "Chosen":

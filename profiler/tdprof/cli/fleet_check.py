@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.cli.fleet import store_argument
+from tdprof.cli.fleet import asked_again, store_argument
 from tdprof.cli.form import Output, output_options, print_plain
 from tdprof.cli.output import waiting
 from tdprof.text import few, plural, printable
@@ -43,7 +43,7 @@ def command(store: str, prune: bool, keep: str | None, output: Output) -> int:
         moment = parse_time(keep, datetime.now(UTC)) // 1_000_000_000
         before = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
     with waiting(f"reading {store}"):
-        state = check_store(Store(store), prune=prune, before=before)
+        state = asked_again(lambda: check_store(Store(store), prune=prune, before=before))
     print_plain(
         output.form,
         json=lambda: [_json(state)],

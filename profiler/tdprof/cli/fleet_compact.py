@@ -4,7 +4,7 @@ import json
 
 import click
 
-from tdprof.cli.fleet import store_argument
+from tdprof.cli.fleet import asked_again, store_argument
 from tdprof.cli.form import Output, output_options, print_plain
 from tdprof.cli.output import waiting
 from tdprof.text import plural
@@ -30,7 +30,7 @@ def command(store: str, output: Output) -> None:
 
     keep_process_small()
     with waiting(f"reading {store}") as progress:
-        done = compact_store(Store(store), progress)
+        done = asked_again(lambda: compact_store(Store(store), progress))
     told = {"joined": done.joined, "spans": done.spans, "removed": done.removed}
     print_plain(
         output.form,

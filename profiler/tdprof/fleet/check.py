@@ -68,10 +68,12 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
         for stem in old:
             store.remove(stem)
         removed += len(old)
-    damaged = [f"{kind} of {_words(stem)} are missing" for kind, stem in store.missing()]
+    missing = store.missing()
     more = {kind: store.stems_with(kind) for kind in OPTIONAL}
     problems = {stem: _problem(store, stem, [kind for kind in more if stem in more[kind]]) for stem in store.stems()}
-    damaged += filter(None, problems.values())
+    there = set(store.stems())  # what went meanwhile, as its day was put together, is not damaged
+    damaged = [f"{kind} of {_words(stem)} are missing" for kind, stem in missing if stem in there]
+    damaged += [problem for stem, problem in problems.items() if problem and stem in there]
     unfinished, orphans = store.unfinished(), store.orphans()
     doubles = [] if damaged else superseded(store, list(store.stems()))
     if prune:

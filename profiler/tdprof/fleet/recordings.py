@@ -1,5 +1,6 @@
 """The recordings of a store, each once, and what each has of its events."""
 
+import contextlib
 import itertools
 import json
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tdprof.errors import TdprofError
+from tdprof.errors import GoneError, TdprofError
 from tdprof.fleet.identity import digest
 from tdprof.fleet.shared_texts import is_any_of, numbers_of, to_rows
 from tdprof.fleet.store import MANY, Stem, Store
@@ -104,15 +105,24 @@ def superseded(store: Store, stems: Collection[Stem]) -> list[Stem]:
     times = Counter(itertools.chain.from_iterable(names.values()))
     # Of most recordings there is one file, which need not be read.
     doubtful = [stem for stem in stems if any(times[name] > 1 for name in names[stem])]
-    used = {each.stem for each in best_of(each for stem in doubtful for each in recordings_in(store, stem))}
+    used = {each.stem for each in best_of(each for stem in doubtful for each in _recordings_left(store, stem))}
     return [stem for stem in doubtful if stem not in used]
+
+
+def _recordings_left(store: Store, stem: Stem) -> list[Recording]:
+    """The recordings in a file; none where somebody else took it out, who saw that others are better."""
+    with contextlib.suppress(GoneError):
+        return recordings_in(store, stem)
+    return []
 
 
 def identities(store: Store, stems: Iterable[Stem]) -> set[str]:
     """All recordings in some files."""
     found = set()
     for stem in stems:
-        found |= {each.recording for each in recordings_in(store, stem)} if stem.recording == MANY else {stem.recording}
+        found |= (
+            {each.recording for each in _recordings_left(store, stem)} if stem.recording == MANY else {stem.recording}
+        )
     return found
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tdprof.capture.files import STORE_MARKER, near_folder
-from tdprof.errors import TdprofError
+from tdprof.errors import GoneError, TdprofError
 from tdprof.fleet.identity import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.shared_texts import in_plain_pieces
@@ -212,7 +212,8 @@ class Store:
             try:
                 file = opened.enter_context(self._files.open(path))
             except (OSError, pa.ArrowException) as error:
-                raise TdprofError(f"cannot read {path}: {first_words(error)}", hint=hint) from error
+                kind = GoneError if isinstance(error, FileNotFoundError) else TdprofError
+                raise kind(f"cannot read {path}: {first_words(error)}", hint=hint) from error
             yield StoredTable(file, path, hint, schema)
 
     def sums(self) -> set[tuple[Span, str]]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from builders.fleet import DAY_NS, START_NS, make_host_capture, tdprof
 from builders.rollups import write_recording
 from tdprof.fleet import sums
+from tdprof.fleet.compact import compact_store
 from tdprof.fleet.counts import RowStream, add_rows, add_streams
 from tdprof.fleet.schema import FUNCTION_SUMS
 from tdprof.fleet.spans import Span, cover_days, parse_span, plan_spans
@@ -281,3 +283,36 @@ def test_streams_add_up_as_one_table_does() -> None:
         assert found == list(
             zip((2 * whole.function).tolist(), whole.group.tolist(), whole.values[3].tolist(), strict=True)
         )
+
+
+@pytest.mark.parametrize("command", ["report", "hosts", "check", "compact"])
+def test_answers_are_the_same_while_days_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Somebody else does it, once what there is was listed."""
+    place = tmp_path / "store"
+    add(place, [each for each in ALL if each[1] < 3])
+    expected = tdprof("fleet", command, place, "--json").stdout if command != "compact" else ""
+    shutil.rmtree(place)
+    add(place, [each for each in ALL if each[1] < 3])
+    read, others = Store.read, iter([compact_store])
+
+    def read_late(store: Store, *what: Any) -> Any:
+        for other in others:
+            other(Store(str(place)))
+        return read(store, *what)
+
+    monkeypatch.setattr(Store, "read", read_late)
+    told = tdprof("fleet", command, place, "--json")
+    assert (told.status, told.error) == (0, None)
+    assert not expected or told.stdout == expected
+
+
+def test_what_is_missing_again_is_an_error(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    add(place, ALL[:2])
+    next(path for path in place.rglob("*.parquet") if "functions" in path.parts).unlink()
+    told = tdprof("fleet", "report", place).error
+    assert told is not None
+    assert "No such file" in told.message
+    assert "are missing" in tdprof("fleet", "check", place).stdout

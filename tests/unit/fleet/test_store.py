@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,9 @@ from tdprof.fleet import rollup
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
 from tdprof.fleet.identity import name_of_part, path_part
+from tdprof.fleet.recordings import superseded
 from tdprof.fleet.sources import find_captures
-from tdprof.fleet.store import Store
+from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
 from tdprof.model.addresses import FileKind
 from tdprof.model.profile import Profile
@@ -144,6 +146,26 @@ def test_nothing_is_read_of_recordings_that_have_nothing_to_do_with_what_is_adde
     next(path for path in place.rglob("*.parquet") if "recordings" in path.parts).write_bytes(b"PAR1 no more")
     assert tdprof("fleet", "add", place, captures[2]).error is None
     assert tdprof("fleet", "add", place, captures[2]).stdout.startswith("0 captures added")
+
+
+def test_two_that_add_at_once_do_not_fail_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one saw to be the worse of two is gone when the other comes to look."""
+    place = tmp_path / "store"
+    half = make_host_capture(tmp_path / "half", "a", {"work": 30})
+    whole = make_host_capture(tmp_path / "whole", "a", {"work": 60, "rest": 40})
+    add(tmp_path / "expected", whole)
+    add(place, half)
+    read = Store.read
+
+    def read_late(store: Store, kind: str, stem: Stem, *what: Any) -> Any:
+        monkeypatch.setattr(Store, "read", read)
+        for worse in superseded(Store(str(place)), list(Store(str(place)).stems())):
+            store.remove(worse)
+        return read(store, kind, stem, *what)
+
+    monkeypatch.setattr(Store, "read", read_late)
+    assert tdprof("fleet", "add", "--again", place, whole).error is None
+    assert contents(place) == contents(tmp_path / "expected")
 
 
 def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, captures: list[Path]) -> None:
