@@ -107,7 +107,8 @@ def add_chosen(store: Store, sums: Sequence[ChosenSums], stratum: Stratum) -> Ke
     """
     host = {name: row for row, name in enumerate(stratum.hosts)}
     columns = [
-        {number: host[group.host] for number, group in each.groups.items() if group.core == stratum.core}
+        # Of the others of that kind the event was not measured.
+        {n: host[group.host] for n, group in each.groups.items() if group.core == stratum.core and group.host in host}
         for each in sums
     ]
     keys = sorted({key for each in sums for key in _read_names(store, each)})

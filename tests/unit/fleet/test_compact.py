@@ -316,3 +316,15 @@ def test_what_is_missing_again_is_an_error(tmp_path: Path) -> None:
     assert told is not None
     assert "No such file" in told.message
     assert "are missing" in tdprof("fleet", "check", place).stdout
+
+
+def test_an_event_that_not_all_hosts_of_a_kind_measured(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    add(place, ALL[:20])
+    write_recording(
+        Store(str(place)), "without cycles", {"work": 50}, date="2026-11-27", start_ns=FIRST_NS, events={"cpu-clock": 1}
+    )
+    asked = [("--event", event, "--json") for event in ("cycles", "cpu-clock")]
+    before = [tdprof("fleet", "report", place, *words).stdout for words in asked]
+    compact(place)
+    assert [tdprof("fleet", "report", place, *words).stdout for words in asked] == before
