@@ -355,9 +355,10 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR
 	               : kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS                           ? UNWIND_BY_FP
 	                                                                     : UNWIND_BY_TABLE] += 1;
-	/* Who is called at the bottom of a thread finds 0 where its return address would be. */
+	/* Who is called at the bottom of a thread finds 0 where its return address would be. What a signal interrupted
+	 * there has called a function pointer that was 0. */
 	if (pc == 0)
-		return state->flags & UNWIND_GUESSED ? UNWIND_END_NO_MAPPING : UNWIND_END_COMPLETE;
+		return state->flags & (UNWIND_GUESSED | UNWIND_EXACT) ? UNWIND_END_NO_MAPPING : UNWIND_END_COMPLETE;
 	return UNWIND_NOT_ENDED;
 }
 
