@@ -19,6 +19,8 @@
 
 #include <linux/types.h>
 
+#define UNWIND_INLINE static inline __attribute__((always_inline))
+
 #define UNWIND_BUCKET_SHIFT   8
 #define UNWIND_ROW_LOW(row)   ((row) & 0xff)
 #define UNWIND_ROW_RULE(row)  ((row) >> 16)
@@ -135,11 +137,17 @@ struct unwind_state {
 	__u32 methods[UNWIND_METHODS + 1]; /* callers found by each method; the last is padding */
 };
 
-/* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
+/*
+ * --- A table on disk: header, segments, rules, buckets, rows, calls, each without a gap after the other. ---
+ *
+ * calls: of x86-64's files with rules by a general register, a bit for each address of a bucket that says whether
+ * execution returns there (unwind_calls.h), for walks that have no code at hand.
+ */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       16
+#define UNWIND_VERSION       17
 #define UNWIND_MOST_SEGMENTS 16
+#define UNWIND_CALL_WORDS    8 /* of a bucket: u32 */
 
 /* unwind_header.sources */
 #define UNWIND_FROM_EH_FRAME    1
@@ -163,8 +171,8 @@ struct unwind_header {
 	__u32 bad_entries; /* FDEs that break a rule of the format: their code has rule UNWIND_NONE */
 	__u32 unsupported_rows;
 	__u32 guessed_gaps; /* stretches with rule UNWIND_FP_GUESS */
-	__u32 reserved;
-	__u8 identity[64]; /* file_identity() of tdprof/unwind/sections.py */
+	__u32 calls;        /* words: UNWIND_CALL_WORDS for each bucket, or 0 */
+	__u8 identity[64];  /* file_identity() of tdprof/unwind/sections.py */
 };
 
 /* An executable segment. Its first bucket holds elf_address. */

@@ -8,8 +8,6 @@
 
 #include "unwind.h"
 
-#define UNWIND_INLINE static inline __attribute__((always_inline))
-
 /* The address to look up: a return address may be the first of the next function, or of the next rule. */
 UNWIND_INLINE __u64 unwind_lookup_pc(const struct unwind_state *state)
 {

@@ -6,8 +6,8 @@
  *   UNWIND_MACHINE          UNWIND_X86_64 or UNWIND_AARCH64. A constant drops the other's code; a member of `memory`
  * serves both struct unwind_memory    and  static int unwind_read(struct unwind_memory *, __u64 address, __u64 *word)
  *                           a word of the stack; not 0 is the enum unwind_end that the stack then has
- *   static int unwind_code(struct unwind_memory *, __u64 address, __u64 *code)
- *                           8 bytes of code; not 0: code is not at hand, so not looked at
+ *   static int unwind_returns_to(struct unwind_memory *, __u64 pc)
+ *                           whether execution returns to an address (unwind_calls.h); negative: not known
  *   struct unwind_tables    and  static int unwind_bucket(struct unwind_tables *, __u32 number, __u32 *first_row)
  *                                static int unwind_row(struct unwind_tables *, __u32 number, __u32 *row)
  *                           not 0 if there is no such element
@@ -19,10 +19,8 @@
 #define TDPROF_UNWIND_STEP_H
 
 #include "unwind.h"
+#include "unwind_calls.h"
 #include "unwind_search.h"
-
-#define UNWIND_X86_64  0
-#define UNWIND_AARCH64 1
 
 /* Frame pointers that are guessed lead at most this far. */
 #define UNWIND_MOST_GUESSED_BYTES (1 << 20)
@@ -57,48 +55,12 @@ UNWIND_INLINE void unwind_begin(struct unwind_state *state, __u64 pc, __u64 sp, 
 	state->methods[UNWIND_BY_LR] = 0;
 }
 
-/* x86-64: whether bytes of code end with a call: 5 bytes long, or by a register or memory, with 0, 1 or 4 bytes of
- * offset. */
-UNWIND_INLINE int unwind_ends_with_call(__u64 code)
-{
-	if ((code >> 24 & 0xff) == 0xe8)
-		return 1;
-	/* ff /2: mod and rm of the byte behind ff say how long it is; rm = 4 has one byte more, mod = 0 and rm = 5
-	 * four. */
-	if ((code >> 48 & 0xf8ff) == 0xd0ff || ((code >> 48 & 0xf8ff) == 0x10ff && (code >> 56 & 6) != 4))
-		return 1;
-	if (((code >> 40 & 0xf8ff) == 0x50ff && (code >> 48 & 7) != 4) || (code >> 40 & 0xffff) == 0x14ff)
-		return 1;
-	return (code >> 32 & 0xffff) == 0x54ff || (code >> 16 & 0xf8ff) == 0x90ff || (code >> 16 & 0xffff) == 0x15ff ||
-	       (code >> 8 & 0xffff) == 0x94ff || (code >> 8 & 0xffff) == 0x14ff;
-}
-
-/* aarch64: whether the last of two instructions is bl, blr, or blr with an authenticated address. */
-UNWIND_INLINE int unwind_ends_with_branch_and_link(__u64 code)
-{
-	__u32 last = code >> 32;
-
-	return last >> 26 == 0x25 || (last & 0xfffffc1f) == 0xd63f0000 || (last & 0xfefff800) == 0xd63f0800;
-}
-
-/*
- * Whether a guess may be right: execution returns to where it leads. To what ends signal handlers nobody calls; it
- * loads the number of rt_sigreturn, on x86-64 into eax or rax, on aarch64 into x8, and asks the kernel.
- */
+/* Whether a guess may be right: execution returns to where it leads. */
 UNWIND_INLINE int unwind_follows_call(struct unwind_memory *memory, __u64 pc, int if_not_known)
 {
-	__u64 before, after = 0;
+	int is_known = pc ? unwind_returns_to(memory, pc) : 0;
 
-	if (pc == 0)
-		return 0;
-	if (unwind_code(memory, pc - 8, &before))
-		return if_not_known;
-	if (UNWIND_MACHINE == UNWIND_AARCH64 ? unwind_ends_with_branch_and_link(before) : unwind_ends_with_call(before))
-		return 1;
-	unwind_code(memory, pc, &after);
-	if (UNWIND_MACHINE == UNWIND_AARCH64)
-		return after == 0xd4000001d2801168ULL;
-	return after == 0x0f0000000fc0c748ULL || (after & 0xffffffffffffffULL) == 0x050f0000000fb8ULL;
+	return is_known < 0 ? if_not_known : is_known;
 }
 
 /* Where the caller's registers are. */

@@ -7,6 +7,7 @@
 #ifndef TDPROF_WALK_H
 #define TDPROF_WALK_H
 
+#include "unwind_calls.h"
 #include "walk_state.h"
 
 #ifdef __aarch64__
@@ -54,12 +55,16 @@ static __always_inline int unwind_read(struct unwind_memory *memory, __u64 addre
 	return walk_read_user(word, sizeof(*word), (void *)address) ? UNWIND_END_UNREADABLE : 0;
 }
 
-static __always_inline int unwind_code(struct unwind_memory *memory, __u64 address, __u64 *code)
+static __always_inline int unwind_returns_to(struct unwind_memory *memory, __u64 pc)
 {
-	/* What cannot be read is no call. */
-	*code = 0;
-	walk_read_user(code, sizeof(*code), (void *)address);
-	return 0;
+	__u64 before = 0, after = 0; /* what cannot be read is no call */
+
+	walk_read_user(&before, sizeof(before), (void *)(pc - 8));
+	if (UNWIND_MACHINE == UNWIND_AARCH64 ? unwind_ends_with_branch_and_link(before) : unwind_ends_with_call(before))
+		return 1;
+	walk_read_user(&after, sizeof(after), (void *)pc);
+	return UNWIND_MACHINE == UNWIND_AARCH64 ? unwind_begins_with_arm_sigreturn(after)
+	                                        : unwind_begins_with_sigreturn(after);
 }
 
 #include "unwind_step.h"

@@ -12,6 +12,7 @@ static void release(struct unwind_table *table)
 	RELEASE(table->functions);
 	RELEASE(table->function);
 	free(table->code);
+	free(table->calls);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 }
@@ -60,6 +61,7 @@ static bool build(struct unwind_table *table, const struct unwind_input *input, 
 		return false;
 	*wrong = add_entries(table, input);
 	finish_table(table);
+	find_calls(table);
 	return !table->budget.exhausted;
 }
 
@@ -96,7 +98,7 @@ EXPORT uint64_t tdprof_unwind_size(const struct unwind_table *table)
 
 	return sizeof(*header) + (uint64_t)header->segments * sizeof(struct unwind_segment) +
 	       (uint64_t)header->rules * sizeof(struct unwind_rule) + (uint64_t)header->buckets * 4 +
-	       (uint64_t)header->rows * 4;
+	       (uint64_t)header->rows * 4 + (uint64_t)header->calls * 4;
 }
 
 static uint8_t *append(uint8_t *out, const void *data, uint64_t size)
@@ -115,7 +117,8 @@ EXPORT void tdprof_unwind_write(const struct unwind_table *table, uint8_t *out)
 	out = append(out, table->segments, header.segments * sizeof(struct unwind_segment));
 	out = append(out, table->rules.items, (uint64_t)header.rules * sizeof(struct unwind_rule));
 	out = append(out, table->buckets, (uint64_t)header.buckets * 4);
-	append(out, table->rows.items, (uint64_t)header.rows * 4);
+	out = append(out, table->rows.items, (uint64_t)header.rows * 4);
+	append(out, table->calls, (uint64_t)header.calls * 4);
 }
 
 EXPORT void tdprof_unwind_close(struct unwind_table *table)

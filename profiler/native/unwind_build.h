@@ -15,6 +15,7 @@
  *   unwind_data.c        data among such code
  *   unwind_arm_code.c    the same of aarch64
  *   unwind_arm_state.c   what these instructions do
+ *   unwind_calls.c       where calls return to
  *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
  *   unwind_build.c       the exported functions
  *
@@ -71,12 +72,15 @@ struct unwind_table {
 	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
+	uint32_t *calls;      /* as in a table's file */
 	struct budget budget; /* without limit */
 };
 
 bool open_table(struct unwind_table *table, const struct unwind_input *input);
 /* The place of an ELF address; false if it is in no executable segment. */
 bool find_place(const struct unwind_table *table, uint64_t address, place_t *place);
+/* Where a segment begins. */
+place_t segment_start(const struct unwind_segment *segment);
 /* The ELF address of a place in the segment that rows are being added to. */
 uint64_t elf_address(const struct unwind_table *table, place_t place);
 /* Where the segment of a place ends. */
@@ -205,6 +209,10 @@ static inline bool is_at_symbol(struct functions_of_code *functions, uint64_t ba
 	}
 	return is_found;
 }
+
+/* --- unwind_calls.c --- */
+/* Note where execution returns to, if the finished table has rules that ask for it. */
+void find_calls(struct unwind_table *table);
 
 /* --- unwind_code.c, unwind_arm_code.c --- */
 /* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`; functions

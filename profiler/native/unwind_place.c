@@ -48,10 +48,12 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 		return 0;
 	memcpy(&header, table, sizeof(header));
 	if (header.magic != UNWIND_MAGIC || header.version != UNWIND_VERSION || header.crc != unwind_crc(&header) ||
-	    header.segments > UNWIND_MOST_SEGMENTS || header.rules > UNWIND_MOST_RULES || !header.rules)
+	    header.segments > UNWIND_MOST_SEGMENTS || header.rules > UNWIND_MOST_RULES || !header.rules ||
+	    (header.calls && header.calls != (uint64_t)header.buckets * UNWIND_CALL_WORDS))
 		return 0;
 	if (size != sizeof(header) + header.segments * sizeof(struct unwind_segment) +
-	                    header.rules * sizeof(struct unwind_rule) + ((uint64_t)header.buckets + header.rows) * 4)
+	                    header.rules * sizeof(struct unwind_rule) +
+	                    ((uint64_t)header.buckets + header.rows + header.calls) * 4)
 		return 0;
 
 	struct table_view view = view_table(table);

@@ -16,7 +16,7 @@ static uint32_t bucket_span(const struct unwind_segment *segment)
 	return (uint32_t)(((segment->elf_address & 0xff) + segment->bytes + 0xff) >> UNWIND_BUCKET_SHIFT);
 }
 
-static place_t segment_start(const struct unwind_segment *segment)
+place_t segment_start(const struct unwind_segment *segment)
 {
 	return (segment->first_bucket << UNWIND_BUCKET_SHIFT) + (place_t)(segment->elf_address & 0xff);
 }

@@ -13,6 +13,8 @@ struct unwind_memory {
 	uint64_t size;
 	uint64_t pages; /* as unwind_samples.pages */
 	int is_aarch64;
+	const struct unwind_world *world;
+	uint32_t space;
 };
 
 struct unwind_tables {
@@ -46,12 +48,8 @@ static inline int unwind_read(struct unwind_memory *memory, uint64_t address, __
 	return 0;
 }
 
-/* Copies hold no code. */
-static inline int unwind_code(struct unwind_memory *memory, uint64_t address, __u64 *code)
-{
-	(void)memory, (void)address, (void)code;
-	return -1;
-}
+/* Copies hold no code, but some tables say where calls in it return to. */
+static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc);
 
 static inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
@@ -111,11 +109,25 @@ static bool is_generated(const struct unwind_mapping *mapping)
 	return mapping->kind == UNWIND_MAPPING_JIT || mapping->kind == UNWIND_MAPPING_TRAMPOLINES;
 }
 
+/* The place of a file's byte among the buckets of a table: bucket number × 256 + offset in it; UINT64_MAX: it has none.
+ */
+static uint64_t find_place(const struct table_view *view, uint64_t offset)
+{
+	for (uint32_t i = 0; i < view->header->segments; i++) {
+		const struct unwind_segment *segment = &view->segments[i];
+		uint64_t inside = offset - segment->file_offset;
+
+		if (offset >= segment->file_offset && inside < segment->bytes)
+			return ((uint64_t)segment->first_bucket << UNWIND_BUCKET_SHIFT) + inside +
+			       (segment->elf_address & 0xff);
+	}
+	return UINT64_MAX;
+}
+
 static struct unwind_rule find_rule(const struct unwind_world *world, const struct unwind_mapping *mapping,
                                     uint64_t address, bool is_caller)
 {
 	struct unwind_rule none = { .cfa = UNWIND_NONE };
-	uint64_t offset = address - mapping->start + mapping->file_offset;
 
 	/* Its only call is made with a word beside the return address (Python/asm_trampoline.S). */
 	if (mapping->kind == UNWIND_MAPPING_TRAMPOLINES && is_caller)
@@ -126,20 +138,29 @@ static struct unwind_rule find_rule(const struct unwind_world *world, const stru
 		return none;
 
 	struct unwind_tables tables = { view_table(world->tables[mapping->table]) };
+	uint64_t place = find_place(&tables.view, address - mapping->start + mapping->file_offset);
 
-	for (uint32_t i = 0; i < tables.view.header->segments; i++) {
-		const struct unwind_segment *segment = &tables.view.segments[i];
-		uint64_t inside = offset - segment->file_offset;
+	if (place == UINT64_MAX)
+		return none;
+	return tables.view.rules[unwind_search(&tables, (uint32_t)(place >> UNWIND_BUCKET_SHIFT), place & 0xff)];
+}
 
-		if (offset < segment->file_offset || inside >= segment->bytes)
-			continue;
-		inside += segment->elf_address & 0xff;
+static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc)
+{
+	const struct unwind_world *world = memory->world;
+	/* Of the call, which may be the last of its segment. */
+	const struct unwind_mapping *mapping = find_mapping(world, memory->space, pc - 1);
 
-		uint32_t bucket = segment->first_bucket + (uint32_t)(inside >> UNWIND_BUCKET_SHIFT);
+	if (!mapping || mapping->kind != UNWIND_MAPPING_TABLE || mapping->table >= world->table_count)
+		return -1;
 
-		return tables.view.rules[unwind_search(&tables, bucket, inside & 0xff)];
-	}
-	return none;
+	struct table_view view = view_table(world->tables[mapping->table]);
+	uint64_t place = find_place(&view, pc - 1 - mapping->start + mapping->file_offset);
+
+	if (place == UINT64_MAX || view.header->calls == 0)
+		return -1;
+	place++; /* each segment has a bucket more than its bytes */
+	return (int)(view.calls[place / 32] >> place % 32 & 1);
 }
 
 /* One stack, leaf first; returns its depth. */
@@ -207,7 +228,7 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 
 	for (i = 0; i < samples->count && out->capacity - used >= samples->most_frames; i++) {
 		uint64_t at = samples->stack_start[i], bytes = samples->stack_bytes[i];
-		struct unwind_memory memory = { .is_aarch64 = is_aarch64 };
+		struct unwind_memory memory = { .is_aarch64 = is_aarch64, .world = world, .space = samples->space[i] };
 
 		if (is_aarch64) {
 			const uint64_t *words = &samples->registers[i * UNWIND_AARCH64_WORDS];

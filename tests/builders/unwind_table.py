@@ -34,6 +34,7 @@ class UnwindTable:
         texts: of each rule, as ``describe`` writes it.
         segments: (elf_address, file_offset, bytes, first_bucket) of each.
         counts: of the header: entries, bad entries, unsupported rows, guessed gaps.
+        calls: the words that say where execution returns to; empty where the table does not say.
     """
 
     addresses: np.ndarray
@@ -42,11 +43,17 @@ class UnwindTable:
     segments: list[tuple[int, int, int, int]]
     counts: tuple[int, int, int, int]
     sources: int
+    calls: np.ndarray
 
     def at(self, addresses: np.ndarray) -> np.ndarray:
         """The number of the rule at each address."""
         rows = np.searchsorted(self.addresses, np.asarray(addresses, np.uint64), side="right") - 1
         return self.rules[rows]
+
+    def is_returned_to(self, address: int) -> bool:
+        """Whether the table says that execution returns to an address of its first segment."""
+        place = address - (self.segments[0][0] & ~0xFF)
+        return bool(self.calls[place // 32] >> (place % 32) & 1)
 
     def text_at(self, address: int) -> str:
         return self.texts[int(self.at(np.array([address]))[0])]
@@ -55,7 +62,7 @@ class UnwindTable:
 def read_table(data: bytes) -> UnwindTable:
     fields = HEADER.unpack_from(data)
     sources = fields[5]
-    segment_count, rule_count, bucket_count, row_count, *counts = fields[6:14]
+    segment_count, rule_count, bucket_count, row_count, *counts, call_words = fields[6:15]
     at = HEADER.size
     segments = [SEGMENT.unpack_from(data, at + i * SEGMENT.size) for i in range(segment_count)]
     at += segment_count * SEGMENT.size
@@ -63,7 +70,8 @@ def read_table(data: bytes) -> UnwindTable:
     at += rule_count * 8
     buckets = np.frombuffer(data, "<u4", bucket_count, at)
     rows = np.frombuffer(data, "<u4", row_count, at + bucket_count * 4)
-    assert at + bucket_count * 4 + row_count * 4 == len(data)
+    calls = np.frombuffer(data, "<u4", call_words, at + (bucket_count + row_count) * 4)
+    assert at + (bucket_count + row_count + call_words) * 4 == len(data)
     addresses = np.zeros(row_count, np.uint64)
     for address, _, size, first in segments:
         span = ((address & 0xFF) + size + 255) // 256
@@ -72,7 +80,7 @@ def read_table(data: bytes) -> UnwindTable:
         addresses[numbers[0] : numbers[-1]] = np.repeat(base, np.diff(numbers))
     addresses += (rows & 0xFF).astype(np.uint64)
     texts = [describe(*map(int, rule)) for rule in rules.tolist()]
-    return UnwindTable(addresses, (rows >> 16).astype(int), texts, segments, tuple(counts), sources)
+    return UnwindTable(addresses, (rows >> 16).astype(int), texts, segments, tuple(counts), sources, calls)
 
 
 def describe(cfa: int, ra: int, fp: int, offset: int) -> str:

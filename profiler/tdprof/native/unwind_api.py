@@ -58,7 +58,7 @@ class Header(ctypes.Structure):
         ("bad_entries", ctypes.c_uint32),
         ("unsupported_rows", ctypes.c_uint32),
         ("guessed_gaps", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("calls", ctypes.c_uint32),
         ("identity", ctypes.c_uint8 * 64),
     )
 

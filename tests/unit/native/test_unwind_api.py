@@ -52,7 +52,7 @@ def test_the_step_compiles_for_bpf(machine, tmp_path):
         "static inline int unwind_read(struct unwind_memory *m, __u64 a, __u64 *w) { *w = m->word + a; return 0; }\n"
         "static inline int unwind_bucket(struct unwind_tables *t, __u32 n, __u32 *r) { *r = t->row + n; return 0; }\n"
         "static inline int unwind_row(struct unwind_tables *t, __u32 n, __u32 *r) { *r = t->row + n; return 0; }\n"
-        "static inline int unwind_code(struct unwind_memory *m, __u64 a, __u64 *w) { *w = m->word - a; return 0; }\n"
+        "static inline int unwind_returns_to(struct unwind_memory *m, __u64 pc) { return (int)(m->word - pc); }\n"
         '#include "unwind_step.h"\n'
         "int run(struct unwind_memory *m, struct unwind_tables *t, struct unwind_state *s, struct unwind_rule *r)\n"
         "{\n\tif (unwind_search(t, 1, unwind_lookup_pc(s) & 255))\n\t\treturn unwind_step(m, s, r);\n"

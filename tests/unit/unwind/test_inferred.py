@@ -299,15 +299,7 @@ _HARNESS = r"""
 #include <stdio.h>
 #include <string.h>
 #include "x86_instruction.h"
-#include "unwind.h"
-struct unwind_memory { int none; };
-struct unwind_tables { int none; };
-static int unwind_read(struct unwind_memory *m, __u64 a, __u64 *w) { (void)m; *w = a; return 0; }
-static int unwind_code(struct unwind_memory *m, __u64 a, __u64 *w) { (void)m; *w = a; return 0; }
-static int unwind_bucket(struct unwind_tables *t, __u32 n, __u32 *r) { (void)t; *r = n; return 0; }
-static int unwind_row(struct unwind_tables *t, __u32 n, __u32 *r) { (void)t; *r = n; return 0; }
-#define UNWIND_MACHINE UNWIND_X86_64
-#include "unwind_step.h"
+#include "unwind_calls.h"
 int main(void)
 {
 	static unsigned char code[1 << 22];

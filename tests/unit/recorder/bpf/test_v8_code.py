@@ -20,8 +20,8 @@ PROGRAM = """
 #include <string.h>
 #include <linux/types.h>
 #define __always_inline inline __attribute__((always_inline))
-#define UNWIND_INLINE static __always_inline
 #define UNWIND_MACHINE MACHINE
+#include "unwind_calls.h"
 struct unwind_memory { int none; };
 struct unwind_tables { int none; };
 static unsigned char code[4096], stack[4096];
@@ -37,11 +37,11 @@ static long walk_read_user(void *to, __u32 bytes, const void *from)
 	return 0;
 }
 static int unwind_read(struct unwind_memory *memory, __u64 address, __u64 *word) { return 1; }
-static int unwind_code(struct unwind_memory *memory, __u64 address, __u64 *found)
+static int unwind_returns_to(struct unwind_memory *memory, __u64 pc)
 {
-	*found = 0;
-	walk_read_user(found, 8, (void *)address);
-	return 0;
+	__u64 before = 0;
+	walk_read_user(&before, 8, (void *)(pc - 8));
+	return MACHINE == UNWIND_X86_64 ? unwind_ends_with_call(before) : unwind_ends_with_branch_and_link(before);
 }
 static int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *row) { return 1; }
 static int unwind_row(struct unwind_tables *tables, __u32 number, __u32 *row) { return 1; }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where execution returns to, for walks of copied stacks, which have no code at hand. */
+#include "unwind_calls.h"
+#include "unwind_build.h"
+
+enum { MOST_CODE = 16 << 20, LONGEST_CALL = 7 };
+
+/* Whether a caller's CFA may be relative to a register that only the topmost frame knows. */
+static bool has_register_rules(const struct unwind_table *table)
+{
+	if (table->header.machine != MACHINE_X86_64)
+		return false;
+	for (uint32_t i = 0; i < table->rules.count; i++)
+		if ((table->rules.items[i] & 0xff & ~(packed_rule)UNWIND_INFERRED) >= UNWIND_CFA_REGISTER)
+			return true;
+	return false;
+}
+
+/* Set the bits of `size` bytes of code and of the address behind them, 8 more of which are 0; `place` is the first's.
+ */
+static void note_calls(uint32_t *calls, const uint8_t *code, uint32_t size, place_t place)
+{
+	uint64_t before = 0, after;
+	uint32_t since = LONGEST_CALL + 1; /* bytes since the last that an indirect call begins with */
+
+	for (uint32_t at = 0;; at++, place++) {
+		memcpy(&after, code + at, sizeof(after));
+		/* Few bytes are one of the two that calls begin with. */
+		if (((since <= LONGEST_CALL || (before >> 24 & 0xff) == 0xe8) && unwind_ends_with_call(before)) ||
+		    unwind_begins_with_sigreturn(after))
+			calls[place / 32] |= 1U << place % 32;
+		if (at == size)
+			return;
+		before = before >> 8 | (uint64_t)code[at] << 56;
+		since = code[at] == 0xff ? 1 : since + 1;
+	}
+}
+
+static bool read_calls(const struct unwind_table *table, const struct unwind_segment *segment)
+{
+	bool is_read;
+	uint8_t *code;
+
+	if (segment->bytes > MOST_CODE)
+		return false;
+	code = calloc((size_t)segment->bytes + 8, 1);
+	is_read = code && !table->input->read_code(segment->elf_address, code, segment->bytes);
+	if (is_read)
+		note_calls(table->calls, code, segment->bytes, segment_start(segment));
+	free(code);
+	return is_read;
+}
+
+void find_calls(struct unwind_table *table)
+{
+	bool is_read = true;
+
+	if (!table->input->read_code || !has_register_rules(table))
+		return;
+	table->calls = calloc((size_t)table->header.buckets * UNWIND_CALL_WORDS + 1, sizeof(*table->calls));
+	for (uint32_t i = 0; table->calls && is_read && i < table->header.segments; i++)
+		is_read = read_calls(table, &table->segments[i]);
+	/* No call is told from one that is not known: all or none. */
+	if (table->calls && is_read)
+		table->header.calls = table->header.buckets * UNWIND_CALL_WORDS;
+}
