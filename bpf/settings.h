@@ -50,6 +50,7 @@ enum setting {
 	SETTING_WAKERS,        /* 1: samples of sleep say who ended it */
 	SETTING_TYPED_SWITCH,  /* 1: the kernel knows what the addresses at the tracepoint sched_switch are of, so that
 	                          the program there may read behind them itself */
+	SETTING_TELLS_SWITCH,  /* 1: where programs run after a switch they run after none, too, and are told which */
 	SETTING_COPIES_WAKEUP, /* bytes of one CPU's copies of stacks after which user space is woken */
 	SETTINGS
 };

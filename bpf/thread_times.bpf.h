@@ -522,6 +522,9 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	__u32 zero = 0;
 	struct last_switch *last = last_switches.lookup(&zero);
 
+	/* A thread that asks for the scheduler, and keeps its CPU, has not waited. */
+	if (SETTING(SETTING_TELLS_SWITCH) && !(((struct bpf_raw_tracepoint_args *)ctx)->args[0] & 1))
+		return 0;
 	/* So it is after most switches. */
 	if (!last || (last->task == task && last->is_settled))
 		return 0;

@@ -157,6 +157,26 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
 
 
 @pytest.mark.needs_bpf
+def test_who_asks_for_the_scheduler_and_keeps_its_cpu_has_not_waited(folder: Path) -> None:
+    """Nobody else has this thread's priority; the programs have not seen it when it asks first."""
+    script = "import os, time\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\nprint(flush=True)\n"
+    script += (
+        "while True:\n    end = time.monotonic() + 0.1\n    while time.monotonic() < end: pass\n    os.sched_yield()"
+    )
+    command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            capture = record("--off-cpu=1ms", "-p", str(process.pid), "--duration", "0.3", folder=folder)
+        finally:
+            process.kill()
+    waits = capture.count(lambda sample: any("sched_yield" in name for name in sample.frames), "off-cpu")
+    # Until it has asked first it may have run for 100 ms. Others of its CPU may have it for some, at any time.
+    assert waits[True] <= 5
+
+
+@pytest.mark.needs_bpf
 def test_who_has_its_turn_before_anybody_looks_has_not_slept(build: Build, folder: Path) -> None:
     """Many that never sleep: when the recording begins most of them wait for a CPU, and some have one soon after."""
     with contextlib.ExitStack() as running:

@@ -182,6 +182,7 @@ class OffCpuPlan:
             Setting.FIRST_TURN_BYTES: scheduler.first_size,
             Setting.WAKERS: int(has_wakers),
             Setting.TYPED_SWITCH: 0,
+            Setting.TELLS_SWITCH: int(scheduler.has_tracepoint),
         }
         return cls(settings | dict(of_groups or {}), scheduler, switch_type, has_wakers, of_groups is not None)
 

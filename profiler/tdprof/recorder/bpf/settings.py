@@ -57,7 +57,8 @@ class Setting(IntEnum):
     SIGNAL_LIVE = 25
     WAKERS = 26
     TYPED_SWITCH = 27
-    COPIES_WAKEUP = 28
+    TELLS_SWITCH = 28
+    COPIES_WAKEUP = 29
 
 
 # Where control groups do not matter.
