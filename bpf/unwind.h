@@ -140,14 +140,13 @@ struct unwind_state {
 /*
  * --- A table on disk: header, segments, rules, buckets, rows, calls, each without a gap after the other. ---
  *
- * calls: of x86-64's files with rules by a general register, a bit for each address of a bucket that says whether
- * execution returns there (unwind_calls.h), for walks that have no code at hand.
+ * calls: of x86-64's files with rules by a general register, u32: where execution returns to (unwind_calls.h),
+ * ascending, as bucket number × 256 + offset; for walks that have no code at hand.
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       17
+#define UNWIND_VERSION       18
 #define UNWIND_MOST_SEGMENTS 16
-#define UNWIND_CALL_WORDS    8 /* of a bucket: u32 */
 
 /* unwind_header.sources */
 #define UNWIND_FROM_EH_FRAME    1
@@ -171,7 +170,7 @@ struct unwind_header {
 	__u32 bad_entries; /* FDEs that break a rule of the format: their code has rule UNWIND_NONE */
 	__u32 unsupported_rows;
 	__u32 guessed_gaps; /* stretches with rule UNWIND_FP_GUESS */
-	__u32 calls;        /* words: UNWIND_CALL_WORDS for each bucket, or 0 */
+	__u32 calls;        /* 0: not known */
 	__u8 identity[64];  /* file_identity() of tdprof/unwind/sections.py */
 };
 

@@ -12,7 +12,7 @@ static void release(struct unwind_table *table)
 	RELEASE(table->functions);
 	RELEASE(table->function);
 	free(table->code);
-	free(table->calls);
+	RELEASE(table->calls);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 }
@@ -118,7 +118,7 @@ EXPORT void tdprof_unwind_write(const struct unwind_table *table, uint8_t *out)
 	out = append(out, table->rules.items, (uint64_t)header.rules * sizeof(struct unwind_rule));
 	out = append(out, table->buckets, (uint64_t)header.buckets * 4);
 	out = append(out, table->rows.items, (uint64_t)header.rows * 4);
-	append(out, table->calls, (uint64_t)header.calls * 4);
+	append(out, table->calls.items, (uint64_t)header.calls * 4);
 }
 
 EXPORT void tdprof_unwind_close(struct unwind_table *table)

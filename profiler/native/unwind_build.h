@@ -72,8 +72,8 @@ struct unwind_table {
 	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
-	uint32_t *calls;      /* as in a table's file */
-	struct budget budget; /* without limit */
+	VECTOR(place_t) calls; /* as in a table's file */
+	struct budget budget;  /* without limit */
 };
 
 bool open_table(struct unwind_table *table, const struct unwind_input *input);

@@ -16,9 +16,8 @@ static bool has_register_rules(const struct unwind_table *table)
 	return false;
 }
 
-/* Set the bits of `size` bytes of code and of the address behind them, 8 more of which are 0; `place` is the first's.
- */
-static void note_calls(uint32_t *calls, const uint8_t *code, uint32_t size, place_t place)
+/* Of `size` bytes of code, 8 more of which are 0, and of the address behind them; `place` is the first's. */
+static void note_calls(struct unwind_table *table, const uint8_t *code, uint32_t size, place_t place)
 {
 	uint64_t before = 0, after;
 	uint32_t since = LONGEST_CALL + 1; /* bytes since the last that an indirect call begins with */
@@ -28,7 +27,7 @@ static void note_calls(uint32_t *calls, const uint8_t *code, uint32_t size, plac
 		/* Few bytes are one of the two that calls begin with. */
 		if (((since <= LONGEST_CALL || (before >> 24 & 0xff) == 0xe8) && unwind_ends_with_call(before)) ||
 		    unwind_begins_with_sigreturn(after))
-			calls[place / 32] |= 1U << place % 32;
+			PUSH(table->calls, &table->budget, place);
 		if (at == size)
 			return;
 		before = before >> 8 | (uint64_t)code[at] << 56;
@@ -36,7 +35,7 @@ static void note_calls(uint32_t *calls, const uint8_t *code, uint32_t size, plac
 	}
 }
 
-static bool read_calls(const struct unwind_table *table, const struct unwind_segment *segment)
+static bool read_calls(struct unwind_table *table, const struct unwind_segment *segment)
 {
 	bool is_read;
 	uint8_t *code;
@@ -46,21 +45,17 @@ static bool read_calls(const struct unwind_table *table, const struct unwind_seg
 	code = calloc((size_t)segment->bytes + 8, 1);
 	is_read = code && !table->input->read_code(segment->elf_address, code, segment->bytes);
 	if (is_read)
-		note_calls(table->calls, code, segment->bytes, segment_start(segment));
+		note_calls(table, code, segment->bytes, segment_start(segment));
 	free(code);
 	return is_read;
 }
 
 void find_calls(struct unwind_table *table)
 {
-	bool is_read = true;
-
 	if (!table->input->read_code || !has_register_rules(table))
 		return;
-	table->calls = calloc((size_t)table->header.buckets * UNWIND_CALL_WORDS + 1, sizeof(*table->calls));
-	for (uint32_t i = 0; table->calls && is_read && i < table->header.segments; i++)
-		is_read = read_calls(table, &table->segments[i]);
-	/* No call is told from one that is not known: all or none. */
-	if (table->calls && is_read)
-		table->header.calls = table->header.buckets * UNWIND_CALL_WORDS;
+	for (uint32_t i = 0; i < table->header.segments; i++)
+		if (!read_calls(table, &table->segments[i]))
+			return; /* no call is told from one that is not known: all or none */
+	table->header.calls = table->calls.count;
 }

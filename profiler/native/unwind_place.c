@@ -48,8 +48,7 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 		return 0;
 	memcpy(&header, table, sizeof(header));
 	if (header.magic != UNWIND_MAGIC || header.version != UNWIND_VERSION || header.crc != unwind_crc(&header) ||
-	    header.segments > UNWIND_MOST_SEGMENTS || header.rules > UNWIND_MOST_RULES || !header.rules ||
-	    (header.calls && header.calls != (uint64_t)header.buckets * UNWIND_CALL_WORDS))
+	    header.segments > UNWIND_MOST_SEGMENTS || header.rules > UNWIND_MOST_RULES || !header.rules)
 		return 0;
 	if (size != sizeof(header) + header.segments * sizeof(struct unwind_segment) +
 	                    header.rules * sizeof(struct unwind_rule) +
@@ -66,6 +65,9 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 			return 0;
 		before = view.buckets[i];
 	}
+	for (uint32_t i = 1; i < header.calls; i++)
+		if (view.calls[i] <= view.calls[i - 1])
+			return 0;
 	for (uint32_t i = 0; i < header.rows; i++)
 		most = most < UNWIND_ROW_RULE(view.rows[i]) ? UNWIND_ROW_RULE(view.rows[i]) : most;
 	return most < header.rules;

@@ -159,8 +159,20 @@ static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc)
 
 	if (place == UINT64_MAX || view.header->calls == 0)
 		return -1;
-	place++; /* each segment has a bucket more than its bytes */
-	return (int)(view.calls[place / 32] >> place % 32 & 1);
+	place++;
+	uint32_t first = 0, end = view.header->calls;
+
+	while (first < end) {
+		uint32_t middle = first + (end - first) / 2;
+
+		if (view.calls[middle] == place)
+			return 1;
+		if (view.calls[middle] < place)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return 0;
 }
 
 /* One stack, leaf first; returns its depth. */

@@ -34,7 +34,7 @@ class UnwindTable:
         texts: of each rule, as ``describe`` writes it.
         segments: (elf_address, file_offset, bytes, first_bucket) of each.
         counts: of the header: entries, bad entries, unsupported rows, guessed gaps.
-        calls: the words that say where execution returns to; empty where the table does not say.
+        calls: places that execution returns to; empty where the table does not say.
     """
 
     addresses: np.ndarray
@@ -52,8 +52,7 @@ class UnwindTable:
 
     def is_returned_to(self, address: int) -> bool:
         """Whether the table says that execution returns to an address of its first segment."""
-        place = address - (self.segments[0][0] & ~0xFF)
-        return bool(self.calls[place // 32] >> (place % 32) & 1)
+        return address - (self.segments[0][0] & ~0xFF) in self.calls
 
     def text_at(self, address: int) -> str:
         return self.texts[int(self.at(np.array([address]))[0])]
@@ -62,7 +61,7 @@ class UnwindTable:
 def read_table(data: bytes) -> UnwindTable:
     fields = HEADER.unpack_from(data)
     sources = fields[5]
-    segment_count, rule_count, bucket_count, row_count, *counts, call_words = fields[6:15]
+    segment_count, rule_count, bucket_count, row_count, *counts, call_count = fields[6:15]
     at = HEADER.size
     segments = [SEGMENT.unpack_from(data, at + i * SEGMENT.size) for i in range(segment_count)]
     at += segment_count * SEGMENT.size
@@ -70,8 +69,8 @@ def read_table(data: bytes) -> UnwindTable:
     at += rule_count * 8
     buckets = np.frombuffer(data, "<u4", bucket_count, at)
     rows = np.frombuffer(data, "<u4", row_count, at + bucket_count * 4)
-    calls = np.frombuffer(data, "<u4", call_words, at + (bucket_count + row_count) * 4)
-    assert at + (bucket_count + row_count + call_words) * 4 == len(data)
+    calls = np.frombuffer(data, "<u4", call_count, at + (bucket_count + row_count) * 4)
+    assert at + (bucket_count + row_count + call_count) * 4 == len(data)
     addresses = np.zeros(row_count, np.uint64)
     for address, _, size, first in segments:
         span = ((address & 0xFF) + size + 255) // 256
