@@ -17,6 +17,11 @@
 #define STP_PAIR             0xa9bf7bfd                            /* stp x29, x30, [sp, #-16]! */
 #define LDP_PAIR             0xa8c17bfd                            /* ldp x29, x30, [sp], #16 */
 #define IS_THREAD_LOAD(code) (((code) & 0xffc003e0) == 0xf9400380) /* ldr x, [x28, #n] */
+#define NOP                  0xd503201f
+#define IS_SUB_X9_SP(code)   (((code) & 0xff8003ff) == 0xd10003e9) /* sub x9, sp, #n */
+#define IS_MOV_X9(code)      (((code) & 0xff80001f) == 0x92800009) /* mov x9, #-n */
+#define TOUCH_X9             0xf900013f                            /* str xzr, [x9] */
+#define TOUCH_SP_X9          0xf8296bff                            /* str xzr, [sp, x9] */
 #define CMP_SP_X8            0xeb2863ff
 #define IS_B_HI(code)        (((code) & 0xff00001f) == 0x54000008)
 #define RET                  0xd65f03c0
@@ -26,6 +31,23 @@ static __always_inline int is_word(__u64 at, __u64 value)
 	__u64 word = 0;
 
 	return !walk_read_user(&word, sizeof(word), (void *)at) && word == value;
+}
+
+/* Whether the next instruction is one before those that make a frame (nop, and what touches the stack's end), or the
+ * first of them. */
+static __always_inline int is_at_beginning(__u32 next)
+{
+	return next == NOP || IS_SUB_X9_SP(next) || IS_MOV_X9(next) || next == TOUCH_X9 || next == TOUCH_SP_X9 ||
+	       IS_SUB_SP(next) || next == STP_PAIR;
+}
+
+/*
+ * Whether the frame is made before HotSpot calls it complete: collectors look in between whether the method may still
+ * run, and may call to ask. Else LR is what the frame has of it.
+ */
+static __always_inline int is_at_entry_barrier(const struct unwind_state *state, __u32 next, __s32 offset)
+{
+	return state->lr == state->pc || (!is_at_beginning(next) && is_word(state->sp + offset - 8, state->lr));
 }
 
 /* The caller is in LR still, or again, and so many bytes are on the stack. */
@@ -56,6 +78,8 @@ static __always_inline void adjust_rule(struct unwind_memory *memory, const stru
 		int is_pair = before == STP_PAIR || before == MOV_FP || next == SUB_SP_X8;
 		int is_made = IS_SUB_SP(before) || before == SUB_SP_X8 || IS_STP(before);
 
+		if (!is_made && !is_pair && is_at_entry_barrier(state, next, rule->offset))
+			return;
 		/* Registers hold what is stored, or about to be. */
 		rule_by_lr(rule, is_made ? rule->offset : 16 * is_pair);
 		if (before == MOV_FP)
