@@ -92,8 +92,8 @@ def test_threads_and_stages_are_those_of_a_column_at_a_time(
         replace(
             truth,
             pc=0x80 << 56 | int(rng.integers(0, 6)) * 4,
-            context_el2=contexts[rng.integers(len(contexts))],
-            timestamp=truth.timestamp if stamps[rng.integers(len(stamps))] else None,
+            context_el2=contexts[int(rng.integers(len(contexts)))],
+            timestamp=truth.timestamp if stamps[int(rng.integers(len(stamps)))] else None,
         )
         for truth in spe.program(count, seed)
     ]

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -76,7 +77,10 @@ def test_lost_records_of_spes_buffers_are_told(tmp_path: Path) -> None:
     assert [note for note in decoded.notes if note.startswith("30 records beside SPE's buffers were lost")]
 
 
-def told(*records: tuple[int, RecordType, int, list[int]]) -> bytes:
+Told: TypeAlias = tuple[int, RecordType, int, list[int]]
+
+
+def told(*records: Told) -> bytes:
     """Records of thread 7 on CPU 1: time, kind, misc, and what stands before the id."""
     writer = RecordWriter([RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
     return b"".join(
@@ -85,7 +89,9 @@ def told(*records: tuple[int, RecordType, int, list[int]]) -> bytes:
     )
 
 
-CAME, WENT, LOST = (10, RecordType.SWITCH, 0, []), (50, RecordType.SWITCH, MISC_SWITCH_OUT, []), RecordType.LOST
+CAME: Told = (10, RecordType.SWITCH, 0, [])
+WENT: Told = (50, RecordType.SWITCH, MISC_SWITCH_OUT, [])
+LOST = RecordType.LOST
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,7 @@ CAME, WENT, LOST = (10, RecordType.SWITCH, 0, []), (50, RecordType.SWITCH, MISC_
     ],
 )
 def test_switches_are_lost_only_in_the_ring_that_tells_them(
-    tmp_path: Path, ring: list[tuple], spe: list[tuple], runs: int
+    tmp_path: Path, ring: list[Told], spe: list[Told], runs: int
 ) -> None:
     """Samples with copied stacks find theirs full long before."""
     (tmp_path / "spool").mkdir()
