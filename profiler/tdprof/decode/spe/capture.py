@@ -26,7 +26,7 @@ from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
 from tdprof.decode.spe.switches import SwitchesByCpu, no_switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
-from tdprof.linux.file_bytes import inner_folder, open_inside
+from tdprof.linux.file_bytes import appended_bytes, inner_folder, open_inside
 from tdprof.linux.own_folder import OwnFolder
 
 # Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
@@ -99,21 +99,21 @@ def _spans_of(
 ) -> Iterator[AuxSpan]:
     """The spans; counts what lies beyond a file's end, or in another span."""
     for (cpu, buffer), of_buffer in itertools.groupby(runs, lambda run: (run.cpu, run.buffer)):
-        data = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
+        data, written = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
         number = cpu if cpu < CPU_NUMBERS else None
         midr = _midr_of(manifest, number)
         read_to = 0
         for run in of_buffer:
-            if run.start > read_to and _is_written(data[read_to : run.start]):
-                yield AuxSpan(data[read_to : run.start], read_to, number, None, midr)
+            if run.start > read_to and _is_written(untold := data[read_to : min(run.start, written)]):
+                yield AuxSpan(untold, read_to, number, None, midr)
             # Spans lie side by side; what damage lays over others is read once.
             start = max(run.start, read_to)
             losses.cut_buffers += run.end > len(data) or start > run.start
             read_to = max(read_to, run.end)
             if start < min(run.end, len(data)):
                 yield AuxSpan(data[start : run.end], start, number, run.owner, midr)
-        if _is_written(data[read_to:]):
-            yield AuxSpan(data[read_to:], read_to, number, None, midr)
+        if _is_written(untold := data[read_to:written]):
+            yield AuxSpan(untold, read_to, number, None, midr)
 
 
 def _is_written(data: memoryview) -> bool:
@@ -189,12 +189,13 @@ def _runs(table: pa.Table, owned: Set[int]) -> Iterator[_Run]:
         yield current
 
 
-def _mapped(folder: Path, name: str, files: MappedFiles) -> memoryview:
+def _mapped(folder: Path, name: str, files: MappedFiles) -> tuple[memoryview, int]:
+    """A file's bytes, and how many may hold what no span tells of: behind them a hole may be endless."""
     try:
         with os.fdopen(open_inside(folder, name), "rb") as file:
-            return memoryview(files.add(file, str(folder / name)))
+            return memoryview(files.add(file, str(folder / name))), appended_bytes(file.fileno())
     except OSError:  # not there: the spans of it count as cut
-        return memoryview(b"")
+        return memoryview(b""), 0
 
 
 def store_spe(
