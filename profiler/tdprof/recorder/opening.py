@@ -54,9 +54,14 @@ class Opener:
     cpus: Sequence[int]
 
     @property
+    def _needs_switches(self) -> bool:
+        """Whether context switches are told from beginning to end, for SPE's records."""
+        return self.options.spe is not None and self.options.duty.spe is None
+
+    @property
     def spe_tells_switches(self) -> bool:
-        """Whether context switches come through SPE's rings: those of others are full of samples with copied stacks."""
-        return self.options.spe is not None and self.options.duty.spe is None and self.sampling.sampler is None
+        """Whether they come through SPE's rings: those of others are full of samples with copied stacks."""
+        return self._needs_switches and self.sampling.sampler is None
 
     def attach(self, target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
         """Open the events, stopped. Raises as `AttachedEvents` does."""
@@ -69,7 +74,7 @@ class Opener:
             sizes=sizes,
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
             # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
-            has_switches=self.options.spe is not None and self.options.duty.spe is None and not self.spe_tells_switches,
+            has_switches=self._needs_switches and not self.spe_tells_switches,
             has_cgroups=self.sampling.cgroups.is_told,
             call_graph=self.sampling.chains,
             by_turns=self.options.duty.topdown_rows,

@@ -6,11 +6,10 @@ AUX areas are as perf_event_open(2) describes them. Raw bytes are kept; decoding
 import contextlib
 import ctypes
 import errno
-import itertools
 import os
 import time
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
@@ -198,13 +197,14 @@ class SpeEvents:
         if self._threads:
             self._threads.begin()
         self._counters.enable()
-        self._enable_switches()
+        for fd in self._switch_fds():
+            pe.enable(fd)
         self.enable()
 
-    def _enable_switches(self, cpu: int | None = None) -> None:
+    def _switch_fds(self, cpu: int | None = None) -> Iterator[int]:
+        """The events that tell switches; of all CPUs, or of one."""
         for number, fds in (self._switch_events or {}).items():
-            for fd in fds if cpu in (None, number) else ():
-                pe.enable(fd)
+            yield from fds if cpu in (None, number) else ()
 
     def open_again(self, cpu: int) -> bool:
         """Sample a CPU that came (back) online, while the whole system is recorded; drain it before.
@@ -232,7 +232,8 @@ class SpeEvents:
         if self._threads is None:
             with contextlib.suppress(TdprofError):  # gone again
                 self._counters.count_cpu(cpu)
-        self._enable_switches(cpu)
+        for fd in self._switch_fds(cpu):
+            pe.enable(fd)
         if self._budget is None or self._budget.still_since_ns is None:
             self.enable(cpu)
         return True
@@ -259,9 +260,7 @@ class SpeEvents:
         """Stop; this also makes the driver hand over what it had not announced yet."""
         self._counters.disable()
         self._stand_still()
-        for fd in itertools.chain(
-            *(self._switch_events or {}).values()
-        ):  # last: until here it is told whose records these are
+        for fd in self._switch_fds():  # last: until here it is told whose records these are
             pe.disable(fd)
 
     def _stand_still(self) -> None:

@@ -17,7 +17,6 @@ from arm_spe.times import StageTurns, Times
 from tdprof.decode.spe.clock import time_ns, timer_lines
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
-from tdprof.decode.spe.switches import Switches
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import NO_TID, ONE_STAGE
@@ -90,19 +89,21 @@ def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
         batch["present"].view(np.uint32)[:] &= ~_HAS_CONTEXT
 
 
-def _switches_of(span: AuxSpan, source: SpeInput) -> Switches | None:
-    return None if span.cpu is None or span.tid is not None else source.switches.get(span.cpu)
+def _cpu_of_switches(span: AuxSpan, source: SpeInput) -> int | None:
+    """The CPU whose context switches tell whose the span's records are; None where no switches do."""
+    is_told = span.tid is None and span.cpu is not None and span.cpu in source.switches
+    return span.cpu if is_told else None
 
 
 def _switched_to(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64 | None:
     """uint64[n]: the thread that ran on the span's CPU at each record's time; None where nothing tells."""
-    switches = _switches_of(span, source)
-    if switches is None or source.time_conversion is None:
+    cpu = _cpu_of_switches(span, source)
+    if cpu is None or source.time_conversion is None:
         return None
     if (batch["present"].view(np.uint32) & _HAS_CONTEXT).all():
         return None
     times = time_ns(batch["timestamp"].view(np.uint64), source.time_conversion)
-    return np.where(batch.has(Kind.TS), switches.thread_at(times), np.uint64(NO_TID))
+    return np.where(batch.has(Kind.TS), source.switches[cpu].thread_at(times), np.uint64(NO_TID))
 
 
 def thread_of(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64:
@@ -178,12 +179,11 @@ class _Worker:
         """What the times of the span's records tell of their threads; None if that is nothing."""
         source, owner = self._source, (span.cpu, span.tid)
         if owner not in self._times:
-            has_switches = span.cpu is not None and span.tid is None and span.cpu in source.switches
-            times = None
-            if self._timer is not None and (has_switches or len(self._turns.thread)):
+            times, cpu = None, _cpu_of_switches(span, source)
+            if self._timer is not None and (cpu is not None or len(self._turns.thread)):
                 before, switch_ns, switched_to = int(self._rules.thread), np.zeros(0, np.uint64), np.zeros(0, np.uint64)
-                if has_switches and span.cpu is not None:
-                    before, switch_ns, switched_to = source.switches.rows_of(span.cpu)
+                if cpu is not None:
+                    before, switch_ns, switched_to = source.switches.rows_of(cpu)
                 times = Times(self._timer, before, switch_ns, switched_to, self._turns)
             if len(self._times) >= _MOST_OWNERS:
                 self._times.clear()
