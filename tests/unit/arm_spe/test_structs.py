@@ -29,6 +29,7 @@ def test_numbers(tmp_path: Path) -> None:
     asked["sizeof(struct spe_wide)"] = 4 * tallied.WIDE
     asked["sizeof(struct histogram)"] = 8 * tallied.HISTOGRAM_WORDS
     mirrors = {"rules": tally.Rules, "pages": tally._Pages, "tally": tally._Tally, "times": times._Times}
+    mirrors |= {"part": tallied._Part, "sums": tallied._Sums}
     asked.update(SPE_NO_THREAD=times.NO_THREAD, SPE_STAGE_BITS=times.STAGE_BITS)
     asked.update({f"sizeof(struct spe_{name})": ctypes.sizeof(mirror) for name, mirror in mirrors.items()})
     asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
