@@ -78,8 +78,7 @@ static __always_inline void begin_python_program(__u64 binprm, __u64 pid)
 		return;
 	struct python_runtime runtime = *known;
 
-	runtime.first_interpreter +=
-		kernel_word(kernel_word(bpf_get_current_task() + places->task_mm) + places->mm_code);
+	runtime.first_interpreter += code_start(places);
 	__u32 moment = bpf_ktime_get_ns() >> 20 & (PYTHON_OWN_EXECUTION - 1);
 
 	runtime.process = (PYTHON_OWN_EXECUTION | moment) << PYTHON_PROCESS_BITS | pid;

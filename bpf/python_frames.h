@@ -72,7 +72,7 @@ struct python_program {
 	__u64 bytes;
 };
 
-/* Where the kernel's structures have what tells which program was executed, and where; all 0: it is not looked. */
+/* Where the kernel's structures have what tells which program was executed, and where; all 0: it is not looked yet. */
 struct exec_places {
 	__u32 binprm_file;
 	__u32 file_inode;

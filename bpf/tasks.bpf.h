@@ -113,6 +113,24 @@ static __always_inline __u64 kernel_word(__u64 address)
 	return word;
 }
 
+/* Where the code of the current process's program begins; 0 before the kernel has loaded that, or without memory. */
+static __always_inline __u64 code_start(const struct exec_places *places)
+{
+	return kernel_word(kernel_word(bpf_get_current_task() + places->task_mm) + places->mm_code);
+}
+
+/*
+ * Whether the current thread has no user stack any more: it ends and has given its memory back, or is amid execve() and
+ * has the new program's. Its registers are as they were when it had one.
+ */
+static __always_inline int has_left_its_stack(void)
+{
+	__u32 zero = 0;
+	const struct exec_places *places = exec_places.lookup(&zero);
+
+	return places && places->mm_code && !code_start(places);
+}
+
 /* Of the thread's process; one that ends is none any more. */
 static __always_inline __u32 living_threads(void)
 {

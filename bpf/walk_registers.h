@@ -5,7 +5,7 @@
 
 enum walk_start {
 	WALK_BEGUN,
-	WALK_NO_USER_STACK, /* a kernel thread */
+	WALK_NO_USER_STACK, /* a kernel thread; amid execve() or exit() */
 	WALK_BY_KERNEL,     /* 32-bit code, or registers that cannot be had: the kernel walks along frame pointers */
 };
 

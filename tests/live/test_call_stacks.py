@@ -171,6 +171,17 @@ def test_the_first_samples_of_processes_are_whole(folder: Path, code: str) -> No
 
 
 @pytest.mark.needs_bpf
+def test_who_has_left_its_stack_has_none_that_is_not_whole(folder: Path) -> None:
+    """Amid execve(), and at its end, a process has no memory that its registers point to."""
+    loop = "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i + 1)); done"
+    capture = record("-F", "2999", "--", "/bin/sh", "-c", loop, folder=folder)
+    found = ends(capture)
+    assert found[None] >= 0.05 * found.total(), found
+    # The programs know how to tell only after some tenths of a second.
+    assert found["no-mapping"] + found["unreadable"] <= 0.5 * found[None], found
+
+
+@pytest.mark.needs_bpf
 def test_forked_processes_have_their_parents_mappings(frameless: Path, folder: Path) -> None:
     code = (
         "import os, time; [os.fork() for _ in range(2)]; end = time.process_time() + 0.5\n"

@@ -99,7 +99,7 @@ def test_tables_go_to_larger_arrays_in_parts(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(unwind_arrays, "mmap", SimpleNamespace(mmap=mapped))
     with (tmp_path / "rows").open("r+b") as old, (tmp_path / "larger").open("r+b") as new:
         arrays = unwind_arrays.UnwindArrays(
-            {"unwind_rows": old.fileno()}, ArraySizes(), cast(Any, None), cast(Any, None)
+            {"unwind_rows": old.fileno()}, ArraySizes(), cast(Any, None), cast(Any, None), cast(Any, None)
         )
         arrays._session.row_count = len(content) // 4
         arrays._copy_tables({"unwind_rows": new.fileno()})

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE, SpoolWriter
-from tdprof.errors import TdprofError
-from tdprof.linux.btf import read_kernel_types
+from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.maps import BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.ring import BpfRing, write_all
 
@@ -54,25 +53,6 @@ class PythonProgram(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("device", "inode", "bytes")]
 
 
-# ``struct exec_places``: of the kernel's structures, in its order.
-_EXEC_PLACES = (
-    ("linux_binprm", "file"),
-    ("file", "f_inode"),
-    ("inode", "i_ino"),
-    ("inode", "i_size"),
-    ("inode", "i_sb"),
-    ("super_block", "s_dev"),
-    ("task_struct", "mm"),
-    ("mm_struct", "start_code"),
-)
-
-
-def _exec_places() -> ctypes.Array[ctypes.c_uint32]:
-    """Raises TdprofError or KeyError where this kernel does not tell them."""
-    offsets = read_kernel_types({structure for structure, _ in _EXEC_PLACES}, []).offsets
-    return (ctypes.c_uint32 * len(_EXEC_PLACES))(*(offsets[place] for place in _EXEC_PLACES))
-
-
 class PythonWalk:
     """The kernel side of walking Python's frames; loaded when the first process asks for it.
 
@@ -80,15 +60,21 @@ class PythonWalk:
         maps: descriptors by name.
         load: creates the rings and loads the programs that use them; returns the rings' descriptors, None where the
             kernel refuses.
+        places: are found when a program was executed twice.
     """
 
-    def __init__(self, maps: Mapping[str, int], load: Callable[[Mapping[str, int]], Mapping[str, int] | None]) -> None:
+    def __init__(
+        self,
+        maps: Mapping[str, int],
+        load: Callable[[Mapping[str, int]], Mapping[str, int] | None],
+        places: ExecPlaces,
+    ) -> None:
         self._maps = maps
+        self._places = places
         self._load = load
         self._rings: dict[str, BpfRing] | None = None
         self._is_over = False  # the kernel has refused it, or it is closed
         self._lock = threading.Lock()  # threads start it, the recording's own drains and closes it
-        self._has_places = False  # `exec_places` is filled, or cannot be
         self._lines: list[bytes] = []
         self._told: dict[int, bytes] = {}
         self._programs: list[bytes] = []
@@ -128,14 +114,10 @@ class PythonWalk:
         with self._telling:
             self._lines.append(line)
             self._programs.append(line)
+        self._places.find()
         with self._lock:
             if self._is_over:
                 return
-            if not self._has_places:
-                self._has_places = True
-                with contextlib.suppress(TdprofError, KeyError):  # a kernel that does not tell: they are found later
-                    places = _exec_places()
-                    map_element(BPF_MAP_UPDATE_ELEM, self._maps["exec_places"], ctypes.c_uint32(0), places)
             with contextlib.suppress(OSError):  # there are too many
                 map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_programs"], program, runtime)
 

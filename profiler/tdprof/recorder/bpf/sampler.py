@@ -16,6 +16,7 @@ from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.array_sizes import ArraySizes
+from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
     BpfObject,
@@ -231,12 +232,14 @@ class BpfSampler:
                 return
             self._closing.push(on_failure.pop_all())
         questions = self._closing.enter_context(BpfRing(self._maps["missing"], QUESTIONS_BYTES))
-        self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
+        exec_places = ExecPlaces(self._maps["exec_places"])
+        self._closing.callback(exec_places.close)
+        self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions, exec_places)
         self._closing.callback(self.await_walk)
         # What runs meanwhile has its deepest stacks copied, and a JVM's walk comes after this one.
         self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays), is_urgent=True)
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
-        self.python = PythonWalk(self._maps, self._load_python)
+        self.python = PythonWalk(self._maps, self._load_python, exec_places)
         self._closing.callback(self.python.close)
 
     def _load_walks(self, arrays: UnwindArrays) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from tdprof.native import unwind_api
 from tdprof.recorder.bpf import maps as bpf_map
 from tdprof.recorder.bpf.array_sizes import MOST_RULES, PAGE_BYTES, PAGE_RULES, PAGE_WORDS, ArraySizes
+from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.ring import BpfRing
 
@@ -110,6 +111,7 @@ class UnwindArrays:
         sizes: with which the maps were created.
         enlarge: makes room for more tables.
         questions: the ring in which the programs ask for mappings.
+        exec_places: are looked for when they ask again, as of a process that has executed something.
 
     Attributes:
         is_walk_whole: whether the programs walk the deepest stacks, too; where not, they copy these.
@@ -117,9 +119,18 @@ class UnwindArrays:
 
     has_trampolines = False  # the programs walk Python's own frames
 
-    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge, questions: BpfRing) -> None:
+    def __init__(
+        self,
+        maps: Mapping[str, int],
+        sizes: ArraySizes,
+        enlarge: Enlarge,
+        questions: BpfRing,
+        exec_places: ExecPlaces,
+    ) -> None:
         self.is_walk_whole = True
         self._questions = questions
+        self._exec_places = exec_places
+        self._has_asked = False
         self._maps = maps
         self._enlarge = enlarge
         self._rule_slots = (ctypes.c_uint32 * (2 * MOST_RULES))()
@@ -191,7 +202,11 @@ class UnwindArrays:
 
     def take_questions(self) -> set[int]:
         """Processes of which the programs have met an address that they do not know."""
-        return {pid for _, _, pid, _ in _QUESTION.iter_unpack(self._questions.take())}
+        pids = {pid for _, _, pid, _ in _QUESTION.iter_unpack(self._questions.take())}
+        if self._has_asked:
+            self._exec_places.begin()
+        self._has_asked |= bool(pids)
+        return pids
 
     def _copy_tables(self, maps: Mapping[str, int]) -> None:
         session = self._session

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from tdprof.linux.btf import KernelTypes
-from tdprof.recorder.bpf import python_walk
+from tdprof.recorder.bpf import exec_places, python_walk
+from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM
 from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
 
@@ -26,7 +27,7 @@ def test_the_end_waits_for_what_a_thread_loads_and_admits_no_more() -> None:
         is_loading.set()
         may_end.wait(PATIENCE_S)
 
-    walk = PythonWalk({}, load)
+    walk = PythonWalk({}, load, ExecPlaces(0))
     loading = threading.Thread(target=walk.start)
     loading.start()
     assert is_loading.wait(PATIENCE_S)
@@ -39,7 +40,7 @@ def test_the_end_waits_for_what_a_thread_loads_and_admits_no_more() -> None:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
-    never_started = PythonWalk({}, load)
+    never_started = PythonWalk({}, load, ExecPlaces(0))
     never_started.close()
     assert not never_started.start()
     assert len(loads) == 1
@@ -69,7 +70,7 @@ def test_a_process_found_while_a_segment_begins_is_told_of_in_all_later_ones(
 ) -> None:
     maps = Maps()
     monkeypatch.setattr(python_walk, "map_element", maps)
-    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None)
+    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None, ExecPlaces(0))
     spools = [(tmp_path / name).open("wb") for name in ("first", "second")]
     first, second = (SimpleNamespace(descriptor=lambda _name, file=file: file.fileno()) for file in spools)
     finding = threading.Thread(target=walk.add, args=(7, PythonRuntime(), b"7"))
@@ -90,7 +91,7 @@ def test_a_process_found_while_a_segment_begins_is_told_of_in_all_later_ones(
 
 def test_what_the_kernel_found_by_itself_is_to_be_looked_at_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_walk, "map_element", lambda *_: None)  # it is there, as a program that was executed
-    assert not PythonWalk({"python_runtimes": 0}, lambda _rings: None).has(7)
+    assert not PythonWalk({"python_runtimes": 0}, lambda _rings: None, ExecPlaces(0)).has(7)
 
 
 def test_a_kernel_that_does_not_tell_what_is_executed_is_asked_once(
@@ -103,9 +104,10 @@ def test_a_kernel_that_does_not_tell_what_is_executed_is_asked_once(
         return KernelTypes({("file", "f_inode"): 8}, {}, {})
 
     known = []
-    monkeypatch.setattr(python_walk, "read_kernel_types", tell)
+    monkeypatch.setattr(exec_places, "read_kernel_types", tell)
+    monkeypatch.setattr(exec_places, "map_element", lambda _command, fd, *_: known.append(fd))
     monkeypatch.setattr(python_walk, "map_element", lambda _command, fd, *_: known.append(fd))
-    walk = PythonWalk({"python_programs": 1, "exec_places": 2}, lambda _rings: None)
+    walk = PythonWalk({"python_programs": 1}, lambda _rings: None, ExecPlaces(2))
     for line in (b"1", b"2"):
         walk.know(PythonProgram(1, 2, 3), PythonRuntime(), line)
     assert known == [1, 1]
@@ -121,7 +123,7 @@ def test_a_process_without_room_is_not_told_of(tmp_path: Path, monkeypatch: pyte
         raise OSError(errno.E2BIG, "no room")
 
     monkeypatch.setattr(python_walk, "map_element", refuse)
-    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None)
+    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None, ExecPlaces(0))
     assert not walk.add(7, PythonRuntime(), b"7")
     with (tmp_path / "spool").open("wb") as spool:
         walk.drain(SimpleNamespace(descriptor=lambda _name: spool.fileno()), {})  # type: ignore[arg-type]
