@@ -13,7 +13,7 @@ from attack.conftest import User
 from builders.elf import ElfFile, Symbol
 from builders.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.needs_perf]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 TESTS = Path(__file__).parents[1]
 FUSE = os.makedev(10, 229)  # Documentation/admin-guide/devices.txt

@@ -12,7 +12,7 @@ import pytest
 from builders.waiting import PATIENCE_S, wait_until
 from live.recording import Capture, run_record, start_record, user_function
 
-pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_bpf]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_bpf, pytest.mark.beside_others]
 
 Build = Callable[[str], Path]
 

@@ -15,7 +15,7 @@ from builders.waiting import PATIENCE_S, wait_until
 from live.interpreters import interpreters
 from live.recording import TDPROF, assert_share, has_spooled, record, start_record, user_function
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 
 def report(folder: Path, *arguments: str | Path, **environment: str) -> str:
