@@ -21,7 +21,6 @@ from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
     BpfObject,
     Loaded,
-    LoadError,
     attach_tracepoint,
     close_all,
     create_maps,
@@ -237,7 +236,7 @@ class BpfSampler:
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions, exec_places)
         self._closing.callback(self.await_walk)
         # What runs meanwhile has its deepest stacks copied, and a JVM's walk comes after this one.
-        self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays), is_urgent=True)
+        self._walk_load = WalkLoad(functools.partial(self._load_walks, self.arrays))
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
         self.python = PythonWalk(self._maps, self._load_python, exec_places)
         self._closing.callback(self.python.close)
@@ -321,7 +320,7 @@ class BpfSampler:
 
     def _load_other_walks(self, name: str, maps: Mapping[str, int], walks: list[int]) -> str:
         """Load a program that walks, for each kind of sample, while stacks are copied; returns the kernel's refusal."""
-        load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps), is_urgent=True)
+        load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps))
         self._take_copies_until(load)
         return load.refusal
 
@@ -374,18 +373,21 @@ class BpfSampler:
 
     def _load_python(self, rings: Mapping[str, int]) -> dict[str, int] | None:
         """What `PythonWalk` loads: rings of these sizes, and the programs that fill them."""
-        programs = []
-        with contextlib.ExitStack() as on_failure, unlimited_locked_memory():
-            try:
-                made = create_maps(self._object, rings)
-                on_failure.callback(close_all, made.values())
-                for steps, name in itertools.product(self._steps, ("python", "store")):
-                    programs.append((steps, name, steps.load(self._maps | made, name)))
-                    on_failure.callback(os.close, programs[-1][2])
-            except (OSError, LoadError) as error:
-                self.notes.append(f"Python frames are not walked: {error}")
-                return None
-            on_failure.pop_all()
+        made: dict[str, int] = {}
+        programs: list[tuple[StepPrograms, str, int]] = []
+
+        def load_all() -> None:
+            made.update(create_maps(self._object, rings))
+            for steps, name in itertools.product(self._steps, ("python", "store")):
+                programs.append((steps, name, steps.load(self._maps | made, name)))
+
+        with unlimited_locked_memory():
+            load = WalkLoad(load_all)
+            load.wait()
+        if load.refusal:
+            close_all([*made.values(), *(program for _, _, program in programs)])
+            self.notes.append(f"Python frames are not walked: {load.refusal}")
+            return None
         replaced = [steps.use(name, program) for steps, name, program in programs]
         self._switch(1, ACTIVE_PYTHON)
         close_all([*filter(None, replaced), *(self._maps[name] for name in made)])

@@ -1,4 +1,4 @@
-"""The program that walks user stacks, loaded by a thread: the verifier takes longer for it than for all else."""
+"""Programs that walk stacks, loaded by a thread: the verifier takes longer for these than for all else."""
 
 import contextlib
 import os
@@ -11,29 +11,27 @@ _MOST_URGENT = -20  # nice(2)
 
 
 class WalkLoad:
-    """A load under way.
+    """A load under way, before what else is to run, if we may: stacks are lost until it is done.
+
+    A JVM's own threads alone would hold a quarter of a second up to two.
 
     Args:
-        load: has the programs call it from then on, or raises LoadError.
-        is_urgent: stacks are lost until then. So before what else is to run, if we may: a JVM's own threads alone would
-            hold a quarter of a second up to two.
+        load: has the programs call what it loads from then on, or raises LoadError.
 
     Attributes:
-        refusal: why the kernel refuses it, once that is known; empty if it does not.
+        refusal: why the kernel refuses, once that is known; empty if it does not.
     """
 
-    def __init__(self, load: Callable[[], None], *, is_urgent: bool = False) -> None:
+    def __init__(self, load: Callable[[], None]) -> None:
         self.refusal = ""
         self._load = load
-        self._is_urgent = is_urgent
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         hear_no_signals()
-        if self._is_urgent:
-            with contextlib.suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)  # of this thread alone
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)  # of this thread alone
         try:
             self._load()
         except (LoadError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Who loads the program that walks: a thread, before all else where stacks are lost meanwhile."""
+"""Who loads the program that walks: a thread, before all else, since stacks are lost meanwhile."""
 
 import os
 
@@ -14,11 +14,10 @@ def priority() -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="may not take a higher priority (run it as root)")
-def test_only_what_is_urgent_goes_before_others() -> None:
+def test_it_goes_before_others() -> None:
     before, found = priority(), []
-    for is_urgent in (False, True):
-        assert WalkLoad(lambda: found.append(priority()), is_urgent=is_urgent).wait()
-    assert found == [before, -20]
+    assert WalkLoad(lambda: found.append(priority())).wait()
+    assert found == [-20]
     assert priority() == before
 
 
@@ -28,7 +27,7 @@ def test_without_the_right_to_it_is_loaded_all_the_same(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "setpriority", refuse)
     loaded: list[bool] = []
-    load = WalkLoad(lambda: loaded.append(True), is_urgent=True)
+    load = WalkLoad(lambda: loaded.append(True))
     assert load.wait()
     assert (loaded, load.refusal) == ([True], "")
 
