@@ -55,7 +55,7 @@ struct python_runtime {
 	__u16 frame_instruction;
 	__u16 frame_entry; /* a byte */
 	__u16 code_names;  /* pointers to file name, name, from 3.11 on qualified name, and line table */
-	__u16 code_line;   /* first line, 32 bits */
+	__u16 code_line;   /* first line, 32 bits, less than PYTHON_LINE_DISTANCE before the names */
 	__u16 code_instructions;
 	__u8 entry;       /* enum python_entry */
 	__u8 instruction; /* enum python_instruction */
@@ -85,8 +85,11 @@ struct exec_places {
 };
 
 #define PYTHON_FRAME_BYTES 112
-#define MOST_PYTHON_FRAMES 192
-#define PYTHON_SLOTS       256 /* room, so that any index is one */
+/* A code object's first line and names are read at once: four words, and so many bytes before them. */
+#define PYTHON_LINE_DISTANCE 72
+#define PYTHON_CODE_BYTES    (PYTHON_LINE_DISTANCE + 4 * 8)
+#define MOST_PYTHON_FRAMES   192
+#define PYTHON_SLOTS         256 /* room, so that any index is one */
 
 struct python_frame {
 	__u64 code;        /* identity of the code object, of this process and of what it held when it was met */

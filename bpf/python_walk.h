@@ -106,9 +106,22 @@ static __always_inline __u32 read_some(__u8 *to, __u32 most, __u64 from)
 	return rest && walk_read_user(to, rest, (void *)from) == 0 ? rest : 0;
 }
 
+/* What a code object points to: file name, name, from 3.11 on qualified name, and table of lines. */
+static __always_inline __u64 python_name(const struct python_walk *python, __u32 number)
+{
+	return python->code[PYTHON_LINE_DISTANCE / 8 + number];
+}
+
 static __always_inline __u64 python_lines(const struct python_runtime *runtime, const struct python_walk *python)
 {
-	return python->name[runtime->has_qualified_names ? 3 : 2];
+	return python_name(python, runtime->has_qualified_names ? 3 : 2);
+}
+
+static __always_inline __u32 python_first_line(const struct python_runtime *runtime, const struct python_walk *python)
+{
+	__u32 at = runtime->code_line + PYTHON_LINE_DISTANCE - runtime->code_names;
+
+	return python->code[at >> 3 & 15] >> (at & 4) * 8;
 }
 
 /*
@@ -118,14 +131,16 @@ static __always_inline __u64 python_lines(const struct python_runtime *runtime, 
 static __always_inline __u64 code_identity(const struct python_runtime *runtime, const struct python_walk *python,
                                            __u64 object)
 {
-	__u64 hash = mix(mix(mix(python->process, object), python->name[1]), python->name[0]);
+	__u64 hash = mix(mix(mix(python->process, object), python_name(python, 1)), python_name(python, 0));
+	__u64 qualified = runtime->has_qualified_names ? python_name(python, 2) : 0;
+	__u64 first_line = python_first_line(runtime, python); /* one of replace() may differ in these two alone */
 
-	return mix(hash, python_lines(runtime, python));
+	return mix(mix(hash, python_lines(runtime, python)), first_line << 32 ^ qualified);
 }
 
 /* Send what a code object says of itself, unless that was done. */
 static __always_inline void note_code(const struct python_runtime *runtime, struct python_walk *python,
-                                      struct python_code *sent, __u64 object, __u64 identity)
+                                      struct python_code *sent, __u64 identity)
 {
 	__u64 lines = python_lines(runtime, python), bytes = 0;
 
@@ -133,10 +148,10 @@ static __always_inline void note_code(const struct python_runtime *runtime, stru
 		return;
 	sent->code = identity;
 	sent->process = python->stack.process;
-	sent->first_line = 0;
-	walk_read_user(&sent->first_line, sizeof(sent->first_line), (void *)(object + runtime->code_line));
-	sent->path_bytes = read_some(sent->path, PYTHON_PATH_BYTES, python->name[0]);
-	sent->name_bytes = read_some(sent->name, PYTHON_NAME_BYTES, python->name[runtime->has_qualified_names ? 2 : 1]);
+	sent->first_line = python_first_line(runtime, python);
+	sent->path_bytes = read_some(sent->path, PYTHON_PATH_BYTES, python_name(python, 0));
+	sent->name_bytes =
+		read_some(sent->name, PYTHON_NAME_BYTES, python_name(python, runtime->has_qualified_names ? 2 : 1));
 	/* Of a frozen module, maybe, and not in memory yet: at its next sample. */
 	if (!sent->path_bytes || !sent->name_bytes)
 		return;
@@ -171,7 +186,8 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 			stack->frame[last].is_entry = 1;
 		return previous;
 	}
-	if (walk_read_user(python->name, sizeof(python->name), (void *)(code + runtime->code_names)))
+	if (walk_read_user(python->code, PYTHON_CODE_BYTES,
+	                   (void *)(code + runtime->code_names - PYTHON_LINE_DISTANCE)))
 		return 0;
 	if (count >= MOST_PYTHON_FRAMES) {
 		stack->is_cut = 1;
@@ -188,7 +204,7 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 	/* `identity` is mixed as it is. */
 	python->hash = mix(python->hash, identity + (instruction << 1 | is_entry));
 	python->count = count + 1;
-	note_code(runtime, python, sent, code, identity);
+	note_code(runtime, python, sent, identity);
 	return previous;
 }
 

@@ -87,7 +87,7 @@ struct python_walk {
 	__u64 bytes;   /* of it that hold; 0: nothing was read yet */
 	__u64 offset;  /* of a frame in it */
 	__u64 word[PYTHON_WINDOW_BYTES / 8];
-	__u64 name[4];         /* a code object's pointers */
+	__u64 code[16];        /* PYTHON_CODE_BYTES of a code object */
 	__u64 frame;           /* where the next one is; 0: there is none */
 	__u64 interpreter;     /* whose threads are looked through; 0: that is done */
 	__u64 thread;          /* the next of these */

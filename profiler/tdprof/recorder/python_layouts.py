@@ -19,6 +19,7 @@ _PTHREAD_ID = {"x86_64": 720, "aarch64": 208}
 # Bytes of the frame that the program reads, and of the widest field.
 _FRAME_BYTES = 112
 _WORD = 8
+_LINE_DISTANCE = 72  # PYTHON_LINE_DISTANCE
 
 
 # How many numbers describe each of interpreter, thread, frame and code object, which follow each other.
@@ -107,6 +108,8 @@ def _by_own_offsets(version: tuple[int, int], address: int, beginning: bytes) ->
     names = code[1:5]
     if list(names) != [names[0] + _WORD * number for number in range(4)]:
         raise UnknownLayoutError("names do not stand side by side in its code objects")
+    if not 4 <= names[0] - code[5] <= _LINE_DISTANCE or names[0] < _LINE_DISTANCE:
+        raise UnknownLayoutError("the first line stands far from the names in its code objects")
     fields = (
         interpreter[2],
         interpreter[3],

@@ -30,20 +30,28 @@ int main(void)
 	static struct python_walk python = { .process = 0x123456789abcdef1ULL };
 	__u64 heap = 0x7fbd1b7d0000ULL, same = 0;
 	for (int version = 0; version < 2; version++) {
-		struct python_runtime runtime = { .has_qualified_names = version };
+		struct python_runtime runtime = { .has_qualified_names = version, .code_names = 112, .code_line = 68 };
+		__u64 *name = python.code + PYTHON_LINE_DISTANCE / 8;
+		__u32 *first_line = (__u32 *)python.code + 7;
 		for (int i = 0; i < ACROSS; i++)
 			for (int j = 0; j < ACROSS; j++) {
-				python.name[0] = heap - 4096;
-				python.name[1] = heap + 64 * j;
-				python.name[2] = version ? heap + 64 * j + 32 : heap - 8192;
-				python.name[3] = version ? heap - 8192 : rand(); /* a frame that is kept for its next call */
+				name[0] = heap - 4096;
+				name[1] = heap + 64 * j;
+				name[2] = version ? heap + 64 * j + 32 : heap - 8192;
+				name[3] = version ? heap - 8192 : rand(); /* a frame that is kept for its next call */
 				identities[i * ACROSS + j] = code_identity(&runtime, &python, heap + 64 * i);
 			}
 		qsort(identities, ACROSS * ACROSS, sizeof(__u64), compare);
 		for (int i = 1; i < ACROSS * ACROSS; i++)
 			same += identities[i] == identities[i - 1];
 		__u64 before = code_identity(&runtime, &python, heap);
-		python.name[3 - version] ^= 0x5150; /* what is no table of lines */
+		name[3] ^= version ? 0 : 0x5150;
+		first_line[-1] ^= 0x5150; /* the size of its stack */
+		printf("%d ", before == code_identity(&runtime, &python, heap));
+		*first_line += 1; /* what replace() has made in the same place */
+		printf("%d ", before == code_identity(&runtime, &python, heap));
+		*first_line -= 1;
+		name[2] += 64;
 		printf("%d\\n", before == code_identity(&runtime, &python, heap));
 	}
 	printf("%llu\\n", (unsigned long long)same);
@@ -59,4 +67,4 @@ def test_what_a_function_is_known_by(tmp_path: Path) -> None:
     command = ["gcc", "-O1", "-I", str(BPF), "-o", str(tmp_path / "identities"), str(tmp_path / "identities.c")]
     subprocess.run(command, check=True)
     ran = subprocess.run([tmp_path / "identities"], check=True, capture_output=True, text=True)
-    assert ran.stdout.split() == ["1", "1", "0"]
+    assert ran.stdout.split() == ["1", "0", "0", "1", "0", "0", "0"]
