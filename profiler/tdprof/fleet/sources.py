@@ -19,6 +19,7 @@ from tdprof.fleet.storage import Files, open_place
 from tdprof.text import first_words
 
 _CHUNK_BYTES = 1 << 20
+_HINT = "name captures, or a folder of captures"
 # Of one capture: a recording of days has a few hundred files of some hundred megabytes.
 _MOST_FILES, _MOST_BYTES = 20_000, 16 << 30
 
@@ -31,33 +32,42 @@ def is_remote(place: str) -> bool:
 def find_captures(places: Sequence[str]) -> list[str]:
     """The captures that are meant: folders, or all that stand in a folder of captures; in order, each once.
 
-    A segment that is still being recorded is none yet: as it is, it would count for what it is going to be.
+    A segment that is still being recorded is none yet: as it is, it would count for what it is going to be. A place
+    that has none is meant for one, which is damaged, where others have some; else it is a mistake.
 
     Raises:
-        TdprofError: an object store cannot be read, or a path is not there.
+        TdprofError: an object store cannot be read, a path is not there, or no capture is anywhere.
     """
     found: dict[str, None] = {}
+    is_mistaken = True
     for place in places:
         inner = _captures_below(place) if is_remote(place) else _captures_in(Path(place))
-        found |= dict.fromkeys(inner)
+        is_mistaken = is_mistaken and inner is None
+        found |= dict.fromkeys([_whole(place)] if inner is None else inner)
+    if places and is_mistaken:
+        named = ", ".join(place.partition("?")[0] if is_remote(place) else place for place in places)
+        raise TdprofError(f"no capture is at {named}, so nothing was added", hint=_HINT)
     return list(found)
 
 
-def _captures_in(folder: Path) -> list[str]:
+def _whole(place: str) -> str:
+    return place if is_remote(place) else str(Path(place).absolute())
+
+
+def _captures_in(folder: Path) -> list[str] | None:
+    """None: it is no capture, has none and is not where a recorder puts some."""
     if (folder / MANIFEST_FILE).exists():
         return [str(folder.absolute())]
     if not folder.exists():
-        raise TdprofError(
-            f"nothing is at {folder}, so nothing was added", hint="name captures, or a folder of captures"
-        )
-    inner: list[Path] = []
+        raise TdprofError(f"nothing is at {folder}, so nothing was added", hint=_HINT)
     with contextlib.suppress(OSError):
         # Looked up first: what has its tables by then has them afterwards.
         is_recorded = _is_recorders(folder)
         inner = sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
-        if inner and is_recorded:
-            return [str(each.absolute()) for each in inner if not (each / SPOOL_FOLDER).exists()]
-    return [str(each.absolute()) for each in inner or [folder]]
+        if inner or is_recorded:
+            left = [each for each in inner if not (is_recorded and (each / SPOOL_FOLDER).exists())]
+            return [str(each.absolute()) for each in left]
+    return None
 
 
 def _is_recorders(folder: Path) -> bool:
@@ -72,13 +82,13 @@ def _is_recorders(folder: Path) -> bool:
     return False
 
 
-def _captures_below(uri: str) -> list[str]:
+def _captures_below(uri: str) -> list[str] | None:
     files = open_place(uri)
     names = {path[len(files.root) :].strip("/") for path in _listed(files, uri)}
     inner = sorted(name.removesuffix(MANIFEST_FILE).rstrip("/") for name in names if _is_manifest(name))
     address, _, options = uri.partition("?")
     below = [f"{address.rstrip('/')}/{quote(name)}" if name else address for name in inner]
-    return [f"{each}?{options}" if options else each for each in below] or [uri]
+    return [f"{each}?{options}" if options else each for each in below] or None
 
 
 def _is_manifest(name: str) -> bool:

@@ -6,6 +6,7 @@ writes goes where nobody else could have put anything in its way.
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.text import first_words
 
 UNFINISHED = ".unfinished-"
+# Arrow asks a server again that fails, but not where what that says of it is longer than what was asked for.
+_WORDS_TOO_LONG, _PAUSES_S = "Failed to flush response stream", (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _MOST_DEPTH = 8  # folders in folders: roll-ups lie in the fifth
 
 
@@ -158,8 +161,8 @@ class ObjectFiles:
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[Any]:
         """See ``Files``."""
-        with self._files.open_input_file(path) as file:
-            yield file
+        with self._files.open_input_file(path) as file, pa.PythonFile(_AskedAgain(file), mode="r") as patient:
+            yield patient
 
     def write(self, path: str, content: bytes) -> None:
         """See ``Files``."""
@@ -170,6 +173,30 @@ class ObjectFiles:
         """See ``Files``."""
         if self._files.get_file_info(path).type is not pa.fs.FileType.NotFound:
             self._files.delete_file(path)
+
+
+class _AskedAgain:
+    """An object to be read, for ``pyarrow.PythonFile``."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    def read(self, most: int) -> bytes:
+        at = self._file.tell()
+        for pause_s in _PAUSES_S:
+            try:
+                return bytes(self._file.read(most))
+            except OSError as error:
+                if _WORDS_TOO_LONG not in str(error):
+                    raise
+            time.sleep(pause_s)
+            self._file.seek(at)
+        return bytes(self._file.read(most))
 
 
 def _files_below(folder: str, depth: int) -> Iterator[str]:

@@ -1,8 +1,11 @@
 """Captures and stores in an object store: a server that speaks S3 (moto's), and the same bytes as in folders."""
 
+import contextlib
+import http.server
 import io
 import json
 import tempfile
+import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,6 +62,46 @@ def uri(server: str, bucket: str, prefix: str) -> str:
     return f"s3://{bucket}/{prefix}?endpoint_override={server}&scheme=http&region=us-east-1"
 
 
+@contextlib.contextmanager
+def busy_at_first(server: str) -> Iterator[str]:
+    """Host and port of who passes on what it is asked for, the first time that an object is to be read excepted."""
+    asked: set[str] = set()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "list-type" not in self.path and self.path not in asked:
+                asked.add(self.path)
+                body = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+                self.answer(503, {}, body)
+            else:
+                self.do_HEAD()
+
+        def do_HEAD(self) -> None:
+            request = urllib.request.Request(
+                f"http://{server}{self.path}", None, dict(self.headers), method=self.command
+            )
+            with urllib.request.urlopen(request, timeout=300) as passed:
+                self.answer(passed.status, dict(passed.headers), passed.read())
+
+        def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *told: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as started:
+        threading.Thread(target=started.serve_forever).start()
+        try:
+            yield f"127.0.0.1:{started.server_address[1]}"
+        finally:
+            started.shutdown()
+    assert any("tdprof-store.json" in path for path in asked)
+
+
 def contents(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
@@ -109,6 +152,17 @@ def test_captures_and_store_on_s3_are_those_of_folders(
         tdprof("export", stored, "--to", "folded").stdout
         == tdprof("export", tmp_path / "here", "--to", "folded").stdout
     )
+
+
+def test_a_server_that_is_busy_for_a_moment_is_asked_again_in_more_words_than_were_asked_for(
+    server: str, bucket: str, tmp_path: Path, captures: Path
+) -> None:
+    """Arrow gives up where the answer of an error is longer than the part of the object that was asked for."""
+    stored = uri(server, bucket, "prod")
+    tdprof("fleet", "add", stored, captures / "a.capture")
+    expected = tdprof("fleet", "report", stored).stdout
+    with busy_at_first(server) as through:
+        assert tdprof("fleet", "report", uri(through, bucket, "prod")).stdout == expected
 
 
 class _Objects:
@@ -172,8 +226,12 @@ def test_of_a_manifest_no_more_is_fetched_than_one_may_have(
 def test_where_nothing_is_and_what_does_not_answer(
     server: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = tdprof("fleet", "add", tmp_path / "store", uri(server, bucket, "nothing"))
-    assert (ran.status, "no capture at s3://" in ran.stdout) == (1, True)
+    nothing = uri(server, bucket, "nothing")
+    ran = tdprof("fleet", "add", tmp_path / "store", nothing)
+    assert (ran.status, f"no capture is at s3://{bucket}/nothing, so" in str(ran.error)) == (1, True)
+    make_host_capture(tmp_path / "one", "one", {"work": 60})
+    ran = tdprof("fleet", "add", tmp_path / "store", nothing, tmp_path / "one")
+    assert (ran.status, "no capture at s3://" in ran.stdout) == (0, True)
     before = contents(tmp_path / "store")
 
     def down(*given: object) -> int:

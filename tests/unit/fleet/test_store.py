@@ -257,11 +257,28 @@ def test_a_segment_that_is_being_recorded_waits_for_its_end(tmp_path: Path, capt
     assert find_captures([str(folder)]) == [str(each) for each in captures]
 
 
-def test_nothing_of_what_was_given_in_the_store_is_a_failure(tmp_path: Path) -> None:
+def test_a_recorder_that_has_no_segment_yet_is_no_damaged_capture(tmp_path: Path) -> None:
+    (tmp_path / "segments").mkdir()
+    with SegmentFolder(tmp_path / "segments"):
+        assert find_captures([str(tmp_path / "segments")]) == []
+
+
+def test_a_folder_without_captures_is_no_damaged_capture(tmp_path: Path, captures: list[Path]) -> None:
+    """It would be named in every report from then on. Among captures it is one without its capture.json."""
     (tmp_path / "nothing").mkdir()
     result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "nothing")
     assert result.status == 1
-    assert "is not a capture" in result.stdout
+    assert f"no capture is at {tmp_path / 'nothing'}, so nothing was added" in str(result.error)
+    assert not (tmp_path / "store").exists()
+    result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "nothing", captures[0])
+    assert (result.status, "is not a capture" in result.stdout) == (0, True)
+
+
+def test_nothing_of_what_was_given_in_the_store_is_a_failure(tmp_path: Path, captures: list[Path]) -> None:
+    (captures[0] / "capture.json").write_bytes(b"{")
+    result = tdprof("fleet", "add", tmp_path / "store", captures[0])
+    assert result.status == 1
+    assert "cannot read" in result.stdout
 
 
 def test_a_path_that_is_not_there_is_refused_before_anything_is_made(tmp_path: Path, captures: list[Path]) -> None:
