@@ -158,21 +158,25 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
 
 @pytest.mark.needs_bpf
 def test_who_asks_for_the_scheduler_and_keeps_its_cpu_has_not_waited(folder: Path) -> None:
-    """Nobody else has this thread's priority; the programs have not seen it when it asks first."""
-    script = "import os, time\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\nprint(flush=True)\n"
-    script += (
-        "while True:\n    end = time.monotonic() + 0.1\n    while time.monotonic() < end: pass\n    os.sched_yield()"
-    )
-    command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "-c", script]
+    """Nobody else has this thread's priority; when it asks it has run since before the programs could see it."""
+    script = "import os, signal\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\n"
+    script += "signal.signal(signal.SIGUSR1, lambda *_: os.sched_yield())\nprint(flush=True)\nwhile True: pass"
+    cpu, *others = sorted(cpus := os.sched_getaffinity(0))
+    command = ["taskset", "-c", str(cpu), sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
+            # Whatever waits for that CPU is let onto it now and then, and the programs see the thread then.
+            os.sched_setaffinity(0, others or cpus)
             assert process.stdout
             process.stdout.readline()
-            capture = record("--off-cpu=1ms", "-p", str(process.pid), "--duration", "0.3", folder=folder)
+            is_known = f"until test -s {folder}/spool/initial.jsonl; do sleep 0.01; done"
+            asking = f"{is_known}; sleep 0.03; kill -USR1 {process.pid}; sleep 0.03"
+            capture = record("--off-cpu=1ms", "-p", str(process.pid), "--", "sh", "-c", asking, folder=folder)
         finally:
             process.kill()
+            os.sched_setaffinity(0, cpus)
     waits = capture.count(lambda sample: any("sched_yield" in name for name in sample.frames), "off-cpu")
-    # Until it has asked first it may have run for 100 ms. Others of its CPU may have it for some, at any time.
+    # Others of its CPU may have it for some, at any time.
     assert waits[True] <= 5
 
 
