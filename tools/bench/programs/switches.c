@@ -32,7 +32,7 @@ struct pair {
 	int back[2];
 	int cpu;
 	clockid_t clocks[2]; /* of its threads */
-	double written; /* when one of them was about to */
+	double written;      /* when one of them was about to */
 	float handing_ns[MOST_TRIPS];
 	unsigned long windows;
 	double ns[MOST_WINDOWS];
