@@ -35,7 +35,7 @@ from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf.cache import BpfCache
 from tdprof.recorder.bpf.object_file import BpfObject, Compiler, MapSpec, Program
-from tdprof.recorder.kallsyms import read_kernel_symbols
+from tdprof.recorder.kallsyms import read_code_symbols, symbols_at
 from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.symbolizer import Symbolizer
 from tdprof.unwind.tables import build_file_table
@@ -141,7 +141,11 @@ def test_the_kernels_symbols(tmp_path: Path) -> None:
 
     def read(cut: bytes) -> Facts:
         (tmp_path / "kallsyms").write_bytes(cut)
-        return [*read_kernel_symbols(np.arange(0x1000, 0x6000, 0x1000, dtype=np.uint64), tmp_path / "kallsyms").name]
+        return [
+            *symbols_at(
+                np.arange(0x1000, 0x6000, 0x1000, dtype=np.uint64), read_code_symbols(tmp_path / "kallsyms")
+            ).name
+        ]
 
     assert read(whole) == [f"vfs_read_{n}" for n in range(1, 5)]
     check(read, whole)

@@ -176,7 +176,7 @@ def _run(recorder: socket.socket, *, is_ahead: bool) -> None:
     folder, *of_programs = descriptors
     try:
         with HeldPrograms.taken_over(request["held"], of_programs) as held:
-            finish_capture(OwnFolder(folder, Path(request["shown"])), held, *loaded)
+            finish_capture(OwnFolder(folder, Path(request["shown"])), held, loaded[0] if loaded else None)
     except TdprofError as error:
         sys.exit(error.message)
 

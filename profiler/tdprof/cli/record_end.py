@@ -14,6 +14,7 @@ from tdprof.cli.output import waiting
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.kallsyms_text import KallsymsAhead
 
 _UNSAID_S = 0.5  # what shows that one waits takes longer to load than most tables to make
 
@@ -96,13 +97,15 @@ class RecordEnd:
             if self._process.result() is None:
                 return read_manifest(folder.path)
         self._close()
+        kallsyms = KallsymsAhead()
         # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
         from tdprof.cli.memory import keep_process_small
         from tdprof.pipeline.finish import finish_capture
+        from tdprof.recorder.kallsyms import code_symbols
 
         keep_process_small()
         with waiting("writing the capture's tables", quiet=self._quiet):
-            return finish_capture(folder, held)
+            return finish_capture(folder, held, read_kernel=lambda: code_symbols(kallsyms.text()))
 
     def _close(self) -> None:
         if self._starting:

@@ -39,20 +39,26 @@ from tdprof.recorder.artefacts import (
 from tdprof.recorder.chain_source import SIDE_BAND_SAMPLE_TYPE, ring_sample_type
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import CodeSymbols, read_kernel_symbols
+from tdprof.recorder.kallsyms import CodeSymbols, read_code_symbols, read_kernel_symbols
 from tdprof.recorder.python_processes import may_hold_python
 from tdprof.text import printable
 
 _NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
-def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: CodeSymbols | None = None) -> Manifest:
+def finish_capture(
+    folder: OwnFolder,
+    held: HeldPrograms | None = None,
+    kernel: CodeSymbols | None = None,
+    read_kernel: Callable[[], CodeSymbols] = read_code_symbols,
+) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
 
     Args:
         folder: the capture.
         held: what its recorder holds of the programs that were mapped.
         kernel: this kernel's symbols, read while it recorded.
+        read_kernel: reads them now, or since it has recorded.
 
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
@@ -61,7 +67,7 @@ def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: 
         manifest = read_manifest(folder.path)
         try:
             if manifest.state is not State.COMPLETE:  # else who made its tables was killed before the spool was gone
-                manifest = make_tables(folder.path, folder, manifest, held, kernel)
+                manifest = make_tables(folder.path, folder, manifest, held, kernel, read_kernel)
                 write_manifest(folder, manifest)
         except OSError as error:
             cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
@@ -79,6 +85,7 @@ def make_tables(
     manifest: Manifest,
     held: HeldPrograms | None = None,
     kernel: CodeSymbols | None = None,
+    read_kernel: Callable[[], CodeSymbols] = read_code_symbols,
 ) -> Manifest:
     """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
 
@@ -105,7 +112,7 @@ def make_tables(
                     addresses = np.union1d(addresses, kernel_addresses_of_folder(source / SPE_FOLDER))
                 except MemoryError:
                     notes.append("kernel functions that SPE alone sampled have no names: there was too little memory")
-            write_kernel_symbols(writer, read_kernel_symbols(addresses, ahead=kernel))
+            write_kernel_symbols(writer, read_kernel_symbols(addresses, read_kernel, kernel))
             save_vdso(target)
     end_ns = max(manifest.end_monotonic_ns, decoded.end_ns)
     mapped: list[MappedProgram] = []

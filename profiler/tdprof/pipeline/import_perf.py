@@ -44,7 +44,7 @@ from tdprof.pipeline.kernel_table import write_kernel_symbols
 from tdprof.pipeline.walk_copies import CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import KALLSYMS, read_text
-from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols, symbols_at
+from tdprof.recorder.kallsyms import read_code_symbols, symbols_at
 from tdprof.symbolize.kernel_symbols import KernelLookup, KernelSymbols
 
 _KERNEL_PATH = "[kernel.kallsyms]"
@@ -277,7 +277,7 @@ def _write_kernel_symbols(
     candidates = [kallsyms] if kallsyms is not None else _kallsyms_candidates(data, imported.kernel)
     found = _symbols_of(imported.kernel, candidates)
     if found is not None:
-        write_kernel_symbols(writer, read_kernel_symbols(imported.kernel_addresses, found))
+        write_kernel_symbols(writer, symbols_at(imported.kernel_addresses, read_code_symbols(found)))
     return found
 
 

@@ -1,15 +1,14 @@
 """The running kernel's symbols, for the addresses that were sampled."""
 
-import contextlib
-import os
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from tdprof.linux.file_bytes import open_regular
 from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
+from tdprof.recorder.kallsyms_text import read_kallsyms
 from tdprof.values import dataclass
 
 _DIGITS, _TYPE_AT = 16, 17
@@ -68,13 +67,15 @@ class CodeSymbols:
 
 
 def read_code_symbols(path: Path = KALLSYMS) -> CodeSymbols:
-    """Those of the list; none where it cannot be read, or kptr_restrict hides addresses (all are then 0).
+    """Those of the list; none where it cannot be read."""
+    return code_symbols(read_kallsyms(path))
+
+
+def code_symbols(text: bytes) -> CodeSymbols:
+    """Those of the list's text; none if kptr_restrict hid addresses (all are then 0).
 
     Of a copy of the kernel's list that was cut, a last line without its end may have half a name, and is no symbol.
     """
-    text = b""
-    with contextlib.suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
-        text = file.read()
     line, start = _code_lines(text)
     if not start.any():
         line, start = line[:0], start[:0]
@@ -82,11 +83,13 @@ def read_code_symbols(path: Path = KALLSYMS) -> CodeSymbols:
     return CodeSymbols(text, line[order], start[order])
 
 
-def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS, ahead: CodeSymbols | None = None) -> KernelSymbolTable:
+def read_kernel_symbols(
+    addresses: U64, read: Callable[[], CodeSymbols] = read_code_symbols, ahead: CodeSymbols | None = None
+) -> KernelSymbolTable:
     """The symbols that cover ``addresses``; ``ahead`` was read before, and is used as far as it still holds."""
     if not len(addresses):
         return _NONE
-    return symbols_at(addresses, ahead if ahead and ahead.hold_for(addresses) else read_code_symbols(path))
+    return symbols_at(addresses, ahead if ahead and ahead.hold_for(addresses) else read())
 
 
 def symbols_at(addresses: U64, found: CodeSymbols) -> KernelSymbolTable:

@@ -1,5 +1,6 @@
 """The recorder's parts that need no perf event: rings, kallsyms, snapshots, the workload, host facts."""
 
+import functools
 import json
 import os
 import shutil
@@ -22,7 +23,8 @@ from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import patience, snapshot
 from tdprof.recorder.host import has_pmu_nmi, is_in_initial_pid_namespace, parse_cpu_list
-from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols
+from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols, symbols_at
+from tdprof.recorder.kallsyms_text import KallsymsAhead, read_kallsyms
 from tdprof.recorder.ring import between, write_ring
 from tdprof.recorder.snapshot import SnapshotThread
 from tdprof.recorder.workload import Workload, check_command
@@ -47,12 +49,22 @@ def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
         "0000000000001000 T first\n0000000000001000 t alias\n0000000000001800 d data\n"
         "0000000000002000 t second\t[module]\n0000000000003000 T last\n"
     )
-    table = read_kernel_symbols(np.array([0x500, 0x1900, 0x2000, 0x2FFF], np.uint64), kallsyms)
+    table = symbols_at(np.array([0x500, 0x1900, 0x2000, 0x2FFF], np.uint64), read_code_symbols(kallsyms))
     assert table.name == ["first", "second"]
     assert table.module == [None, "module"]
     assert table.address.tolist() == [0x1000, 0x2000]
     assert table.size.tolist() == [0x1000, 0x1000]
-    assert read_kernel_symbols(np.empty(0, np.uint64), kallsyms).name == []
+    assert read_kernel_symbols(np.empty(0, np.uint64), lambda: read_code_symbols(kallsyms)).name == []
+
+
+def test_the_kernels_list_is_read_whole_however_it_is_read(tmp_path: Path) -> None:
+    """It comes in many pieces, ahead of NumPy; a list that is not there is empty."""
+    names = KallsymsAhead().text()
+    assert names.endswith(b"\n")
+    assert names.count(b" T ") > 1000
+    (tmp_path / "kallsyms").write_bytes(large := os.urandom(3 << 20))
+    assert read_kallsyms(tmp_path / "kallsyms") == large
+    assert read_kallsyms(tmp_path / "none") == b""
 
 
 def test_no_kernel_symbol_takes_code_that_came_later(tmp_path: Path) -> None:
@@ -63,7 +75,7 @@ def test_no_kernel_symbol_takes_code_that_came_later(tmp_path: Path) -> None:
         "00000000000a8000 t last\t[one]\n00000000000c0f00 t only\t[two]\nfffffffffffff000 t top\t[three]\n"
     )
     asked = [0x1001, 0x6000, 0x9F000, 0xA7FFF, 0xA8001, 0xBFFFF, 0xC1000, 2**64 - 1]
-    table = read_kernel_symbols(np.array(asked, np.uint64), kallsyms)
+    table = symbols_at(np.array(asked, np.uint64), read_code_symbols(kallsyms))
     found = dict(zip(table.name, zip(table.address.tolist(), table.size.tolist(), strict=True), strict=True))
     assert found["inside"] == (0x1000, 0x4000)
     assert found["first"] == (0xA0000, 0x8000)
@@ -80,12 +92,13 @@ def test_kernel_symbols_read_ahead_serve_for_code_that_stays(tmp_path: Path) -> 
         "0000000000001000 T _stext\n0000000000002000 T inside\n0000000000005000 T _etext\n"
         "00000000000a0000 t before\t[bpf]\n"
     )
-    ahead = read_code_symbols(kallsyms)
+    read = functools.partial(read_code_symbols, kallsyms)
+    ahead = read()
     kallsyms.write_text("0000000000002000 T later\n00000000000a0000 t after\t[bpf]\n")
     of_kernel, of_both = np.array([0x2001], np.uint64), np.array([0x2001, 0xA0001], np.uint64)
-    assert read_kernel_symbols(of_kernel, kallsyms, ahead).name == ["inside"]
-    assert read_kernel_symbols(of_both, kallsyms, ahead).name == ["later", "after"]
-    assert read_kernel_symbols(of_kernel, kallsyms, read_code_symbols(tmp_path / "none")).name == ["later"]
+    assert read_kernel_symbols(of_kernel, read, ahead).name == ["inside"]
+    assert read_kernel_symbols(of_both, read, ahead).name == ["later", "after"]
+    assert read_kernel_symbols(of_kernel, read, read_code_symbols(tmp_path / "none")).name == ["later"]
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 25, 26, 27, 60, 1 << 10])
@@ -96,7 +109,9 @@ def test_kernel_symbols_are_read_piece_by_piece(
     lines = [f"{0x1000 * (number + 1):016x} {'tTd'[number % 3]} {name}\n" for number, name in enumerate(names)]
     (tmp_path / "kallsyms").write_text("\n".join(lines))  # with empty lines between
     monkeypatch.setattr("tdprof.recorder.kallsyms._PIECE_BYTES", piece_bytes)
-    table = read_kernel_symbols(np.arange(0x1001, 0x1000 * 42, 0x1000, dtype=np.uint64), tmp_path / "kallsyms")
+    table = symbols_at(
+        np.arange(0x1001, 0x1000 * 42, 0x1000, dtype=np.uint64), read_code_symbols(tmp_path / "kallsyms")
+    )
     assert table.name == [name for number, name in enumerate(names) if number % 3 < 2]
     assert table.address.tolist() == [0x1000 * (number + 1) for number in range(40) if number % 3 < 2]
 
@@ -119,7 +134,7 @@ ADDRESS = "FFFFffff81000000"
 )
 def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: bytes, names: list[str]) -> None:
     (tmp_path / "kallsyms").write_bytes(text)
-    found = read_kernel_symbols(np.array([1, 0xFFFFFFFF81000001], np.uint64), tmp_path / "kallsyms")
+    found = symbols_at(np.array([1, 0xFFFFFFFF81000001], np.uint64), read_code_symbols(tmp_path / "kallsyms"))
     assert found.name == names
     assert found.address.tolist() == [int(ADDRESS, 16)] * len(names)
 
