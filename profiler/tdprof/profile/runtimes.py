@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tdprof.model.addresses import DELETED, FileKind, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.profile import Profile
 from tdprof.model.runtimes import JAVA_LANGUAGE, PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
 from tdprof.profile.frames import have_any, leaf_locations
+
+_JAVA_INTERPRETER = "Interpreter"  # as HotSpot's map names its code
 
 
 def runtimes_without_map(profile: Profile) -> list[Runtime]:
@@ -69,14 +72,26 @@ def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
 
 def java_without_lines(profile: Profile) -> int:
     """How many samples are in methods that a JVM compiled of which it did not tell line and inlined methods there."""
-    locations, samples, files = profile.locations, profile.samples, profile.mapped_files
-    of_java = {pid for pid, languages in profile.runtimes.items() if JAVA_LANGUAGE in languages}
-    is_java = np.array([*(file.kind is FileKind.ANONYMOUS and file.pid in of_java for file in files), False])
+    locations = profile.locations
     innermost = locations.frame_start[:-1].astype(np.int64)
     has_file = np.array([bool(file) for file in profile.functions.file], bool)[locations.frame_function[innermost]]
-    is_bare = is_java[locations.mapped_file] & has_file & (locations.frame_line[innermost] == 0)
-    leaf = leaf_locations(profile)
-    return int(samples.count[np.append(is_bare, False)[leaf][samples.stack]].sum())
+    return _taken_in_java(profile, has_file & (locations.frame_line[innermost] == 0))
+
+
+def java_interpreted(profile: Profile) -> int:
+    """How many samples are in a JVM's interpreter, which runs methods that nothing names."""
+    is_interpreter = np.array([name == _JAVA_INTERPRETER for name in profile.functions.name], bool)
+    innermost = profile.locations.frame_start[:-1].astype(np.int64)
+    return _taken_in_java(profile, is_interpreter[profile.locations.frame_function[innermost]])
+
+
+def _taken_in_java(profile: Profile, is_meant: NDArray[np.bool_]) -> int:
+    """How many samples were taken at locations (bool[locations]) in what a JVM has made as it ran."""
+    samples, files = profile.samples, profile.mapped_files
+    of_java = {pid for pid, languages in profile.runtimes.items() if JAVA_LANGUAGE in languages}
+    is_java = np.array([*(file.kind is FileKind.ANONYMOUS and file.pid in of_java for file in files), False])
+    is_counted = np.append(is_java[profile.locations.mapped_file] & is_meant, False)
+    return int(samples.count[is_counted[leaf_locations(profile)][samples.stack]].sum())
 
 
 def _bits(path: str) -> int:

@@ -16,7 +16,7 @@ from tdprof.model.runtimes import RUNTIMES
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.profile.idle import IDLE, idle_ns
-from tdprof.profile.runtimes import hidden_languages, java_without_lines, runtimes_without_map
+from tdprof.profile.runtimes import hidden_languages, java_interpreted, java_without_lines, runtimes_without_map
 from tdprof.text import format_seconds, plural, printable
 
 _LEAST_HIDDEN = 0.01  # share of the samples that a language is worth a line for
@@ -201,6 +201,11 @@ def _hidden(profile: Profile) -> Iterator[str]:
         yield (
             f"{plural(count, 'sample', 's')} ({count / total:.1%}) in compiled Java methods count as these alone, also "
             "where they are of methods that were inlined: a JVM keeps that if started by record --perf-maps -- CMD"
+        )
+    if (count := java_interpreted(profile)) >= max(1, _LEAST_HIDDEN * total):
+        yield (
+            f"{plural(count, 'sample', 's')} ({count / total:.1%}) in Java methods that the JVM interprets: these have "
+            "no names, and count as Interpreter"
         )
 
 

@@ -88,7 +88,7 @@ def test_a_language_is_not_hidden_where_its_compiled_functions_have_names() -> N
     assert line.startswith("20 samples (20.0%) of PHP programs")
 
 
-def test_samples_of_compiled_java_without_lines_are_said_to_be_of_what_was_inlined_too() -> None:
+def test_samples_in_java_that_are_of_other_methods_or_of_none_that_has_a_name_are_said_to_be() -> None:
     def java(name: str, line: int, file: str = "app/A.java") -> Frame:
         return Frame(name, line, file, module="[anon] 1")
 
@@ -98,6 +98,8 @@ def test_samples_of_compiled_java_without_lines_are_said_to_be_of_what_was_inlin
     profile = builder.build(runtimes=process_runtimes(mapped((1, "/usr/lib/jvm/lib/server/libjvm.so"))))
     (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "compiled Java" in line]
     assert line.startswith("40 samples (40.0%) in compiled Java methods count as these alone")
+    (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "interprets" in line]
+    assert line.startswith("5 samples (5.0%) in Java methods that the JVM interprets: these have no names")
     told = ProfileBuilder(files=builder.files).add(java("long A.heavy()", 3), pid=1).build(runtimes=profile.runtimes)
     assert not doubts(told, unknown_samples(told))
 
