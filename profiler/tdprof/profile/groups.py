@@ -88,12 +88,11 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
-    # Of a process or thread with several names the last one is the row's.
-    last = order[np.append(start, len(order))[1:] - 1]
+    has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
+    name = _last_names(profile, group, len(start), number) if has_pid else number[first]
     weight, count = (_sums(profile, group, len(start), column) for column in (samples.weight, samples.count))
     share = _shares(profile, weight, event)
     hottest, hottest_share = _hottest(profile, group, len(start), event)
-    has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
     rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
     cgroups = (*profile.cgroups, None)
     pids, tids = (
@@ -104,7 +103,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     return Groups(
         kind,
         event,
-        [names[each] for each in number[last[rows]].tolist()],
+        [names[each] for each in name[rows].tolist()],
         pids,
         tids,
         _members(profile, group, len(start))[rows].tolist() if kind is GroupKind.COMMAND else [1] * len(rows),
@@ -175,6 +174,24 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8
     leaf = leaf_locations(profile)
     file = np.where(leaf >= 0, np.append(profile.locations.mapped_file, -1)[leaf], -1)
     return list(paths), of_file[file][samples.stack]
+
+
+def _last_names(profile: Profile, group: I64, groups: int, name: I32 | I64 | U8) -> I64:
+    """The number of each process's or thread's name: of several in its last interval the one with most samples.
+
+    Samples of an interval are in no order. A thread has its starter's name when it begins, and mostly not for long.
+    """
+    samples = profile.samples
+    last_ns = np.zeros(groups, np.uint64)
+    np.maximum.at(last_ns, group, samples.time_ns)
+    rows = np.flatnonzero(samples.time_ns == last_ns[group])
+    order, start = group_rows(group[rows], name[rows])
+    first = rows[order][start]
+    count = np.add.reduceat(samples.count[rows][order], start) if len(start) else samples.count[:0]
+    best = first[np.lexsort((count, group[first]))]
+    # Behind all others of its group.
+    chosen: I64 = name[best[np.diff(group[best], append=groups) != 0]].astype(np.int64)
+    return chosen
 
 
 def _sums(profile: Profile, group: I64, groups: int, column: U64) -> U64:

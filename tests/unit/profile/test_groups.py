@@ -57,6 +57,16 @@ def test_rows_have_their_samples_and_the_function_that_takes_most(kind: GroupKin
     assert rows(kind) == expected
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0)])
+def test_a_thread_has_the_name_that_it_had_for_most_of_the_end(order: tuple[int, ...]) -> None:
+    samples = [("starter", 50, 1), ("starter", 4, 2), ("worker", 3, 2), ("worker", 2, 2)]
+    builder = ProfileBuilder()
+    for at in order:
+        name, count, second = samples[at]
+        builder.add("main", f"work_{at}", count=count, tid=5, thread=name, time_ns=second * 10**9)
+    assert list(group_samples(builder.build(), GroupKind.THREAD).name) == ["worker"]
+
+
 def test_shares_are_of_all_samples_and_of_the_row() -> None:
     groups: Groups = group_samples(some(), GroupKind.COMMAND)
     assert groups.share.tolist() == [0.6, 0.4]
