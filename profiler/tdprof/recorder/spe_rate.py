@@ -19,17 +19,17 @@ RECORD_BYTES = 64  # a Neoverse's slot; other cores' records are shorter
 LEAST_PERIOD = 4096  # unless asked for: the densest rate at which collisions are rare
 MOST_PERIOD = 0xFFFFFF00  # PMSIRR_EL1.INTERVAL, in 256 operations
 _BURST_S = 0.25
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def parse_rate(text: str) -> int:
-    """Bytes a second from "64M", "500k", "2G" or a number.
+    """Bytes a second from "64M", "500k", "2G" or a number; units are powers of ten.
 
     Raises:
         TdprofError: it is none of these, or less than a record now and then.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text)
-    rate = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMG]?)", text)
+    rate = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
     if rate < LEAST_BYTES_A_SECOND:
         raise TdprofError(
             f"--spe=rate is in bytes a second, from 100k on, not '{text}'", hint="--spe=rate=64M", status=2

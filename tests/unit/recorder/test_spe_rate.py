@@ -19,7 +19,9 @@ from tdprof.recorder.targets import SamplingTarget
 TICK_NS = 100_000_000
 
 
-@pytest.mark.parametrize(("text", "rate"), [("64M", 64_000_000), ("500k", 500_000), ("1.5G", 1_500_000_000)])
+@pytest.mark.parametrize(
+    ("text", "rate"), [("64M", 64_000_000), ("500k", 500_000), ("200K", 200_000), ("1.5G", 1_500_000_000)]
+)
 def test_rates_have_units(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
     assert parse_spe_options(f"load,rate={text}").bytes_a_second == rate
