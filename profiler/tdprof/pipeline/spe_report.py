@@ -79,6 +79,8 @@ def analyse(
         report = by_line(lines) if by is By.LINE else by_function(lines)
     if capture and by in (By.ADDRESS, By.PAGE, By.SOURCE):
         report = replace(report, notes=[*capture.altered, *report.notes])
+    if capture:
+        report = replace(report, notes=[*map(printable, capture.manifest.notes), *report.notes])
     return replace(report, weight=weight_of(recorded, report.total_operations)) if recorded else report
 
 

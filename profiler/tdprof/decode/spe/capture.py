@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
+from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, has_table, read_side_table, read_table
@@ -28,6 +28,7 @@ from tdprof.decode.spe.switches import SwitchesByCpu, no_switches, switches_of_t
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import appended_bytes, inner_folder, open_inside
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.duty import SPE
 
 # Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
 _COPIED_BYTES = 1 << 20
@@ -90,8 +91,16 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
             files,
             contexts_name_threads=manifest.spe.contexts_name_threads,
             page_bytes=manifest.host.page_bytes or None,
-            side_band_lost=manifest.losses.side_band_records_lost or manifest.losses.samples_ring_full,
+            side_band_lost=_lost_beside_switches(manifest),
         )
+
+
+def _lost_beside_switches(manifest: Manifest) -> int:
+    """How many records the kernel had no room for in the rings that tell context switches."""
+    is_by_turns = any(each.what == SPE for each in manifest.duty)
+    if manifest.rung is Rung.RING_BUFFER and not is_by_turns:
+        return 0  # SPE's own rings tell them, of whose losses there is a note
+    return manifest.losses.side_band_records_lost or manifest.losses.samples_ring_full
 
 
 def _spans_of(

@@ -14,7 +14,7 @@ from builders.captures import table_writer, write_manifest
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from builders.switch_records import rows
-from tdprof.capture.manifest import read_manifest
+from tdprof.capture.manifest import Rung, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
@@ -25,6 +25,7 @@ from tdprof.decode.spe.row_sums import LINE_BYTES, count_words
 from tdprof.decode.spe.switches import Switches, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.choices import By
+from tdprof.model.duty import SPE, DutyInfo
 from tdprof.model.spe import NO_TID
 from tdprof.pipeline.spe_report import analyse
 
@@ -162,10 +163,26 @@ def test_a_report_names_threads_by_them_and_says_so(recording: Path, tmp_path: P
         assert "1 records name no thread" in notes
 
 
-def test_lost_records_may_be_why_no_thread_is_known(recording: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rung", "duty", "lost"),
+    [
+        (Rung.PERF_DATA, [], 3),
+        (Rung.BPF_PMU, [], 5),  # switches share the rings of mappings and threads
+        (Rung.RING_BUFFER, [], 0),  # SPE's own rings tell them
+        (Rung.RING_BUFFER, [DutyInfo(SPE, 1, 10)], 3),
+    ],
+)
+def test_lost_records_may_be_why_no_thread_is_known(
+    recording: Path, tmp_path: Path, rung: Rung, duty: list[DutyInfo], lost: int
+) -> None:
+    """Only those of rings that tell context switches."""
     capture = tmp_path / "capture"
     CliRunner().invoke(import_command, [str(recording), "-o", str(capture)], catch_exceptions=False)
     manifest = read_manifest(capture)
-    write_manifest(capture, replace(manifest, losses=replace(manifest.losses, samples_ring_full=3)))
+    of_bpf = 5 if rung is Rung.BPF_PMU else 0
+    losses = replace(manifest.losses, samples_ring_full=3, side_band_records_lost=of_bpf)
+    write_manifest(capture, replace(manifest, rung=rung, duty=duty, losses=losses, notes=["spoken of"]))
     _, notes = report(capture)
-    assert "1 records name no thread (3 records were lost that may have been of context switches)" in notes
+    why = f" ({lost} records were lost that may have been of context switches)" if lost else ""
+    assert f"1 records name no thread{why}" in notes
+    assert "spoken of" in notes
