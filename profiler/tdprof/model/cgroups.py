@@ -14,6 +14,7 @@ _POD = re.compile(
     r"(?:^|-)pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$"
 )
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap", ".slice")
+_OF_V1 = 1 << 31  # bpf/sample.h
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -22,12 +23,17 @@ class Cgroup:
     """A control group.
 
     Attributes:
-        id: the kernel's; None where the samples do not tell it.
+        id: the kernel's, the first where it was removed and made again; None where the samples do not tell it.
         path: below the root of its hierarchy; None where the recording does not tell it.
     """
 
     id: int | None
     path: str | None
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether it is of a hierarchy of version 1, as far as the recording tells."""
+        return self.id is not None and self.id & _OF_V1 != 0
 
     @property
     def container(self) -> str | None:

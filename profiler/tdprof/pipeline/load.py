@@ -153,9 +153,13 @@ def _cgroups(capture: OpenCapture, column: pa.ChunkedArray) -> tuple[I32, list[C
         paths = dict(zip(table["cgroup"].to_pylist(), table["path"].to_pylist(), strict=True))
     ids = column.fill_null(0).to_numpy()
     known, number = number_values(ids)
-    cgroups = [Cgroup(each, paths.get(each)) for each in known.tolist() if each]
-    # Without an id, 0, is what the sorted numbers begin with.
-    return number - np.int32(len(known) - len(cgroups)), cgroups
+    found = [Cgroup(each, paths.get(each)) for each in known.tolist()]
+    # One that was removed and made again has another id.
+    first: dict[object, Cgroup] = {}
+    same = [first.setdefault((each.path, each.is_v1) if each.path else each.id, each) for each in found]
+    cgroups = [each for each in first.values() if each.id]
+    place = {each.id: at for at, each in enumerate(cgroups)}
+    return np.array([place.get(each.id, -1) for each in same], np.int32)[number], cgroups
 
 
 @dataclass(frozen=True, slots=True)

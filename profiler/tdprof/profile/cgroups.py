@@ -20,6 +20,15 @@ def cgroup_name(cgroup: Cgroup | None) -> str:
     return f"[no path] {cgroup.id}" if cgroup.path is None else printable(cgroup.path)
 
 
+def cgroup_names(cgroups: Sequence[Cgroup | None]) -> list[str]:
+    """The same of all that a profile has: where both versions have a group of one path, that of the first says so."""
+    of_v2 = {each.path for each in cgroups if each and not each.is_v1}
+    return [
+        f"{cgroup_name(each)} (version 1)" if each and each.is_v1 and each.path in of_v2 - {None} else cgroup_name(each)
+        for each in cgroups
+    ]
+
+
 def is_named(cgroup: Cgroup, name: str) -> bool:
     """Whether a name means a control group: a path from the root that it is at or below, with or without the first
     slash, its container (12 digits do), pod or unit."""

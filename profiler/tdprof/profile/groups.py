@@ -10,7 +10,7 @@ from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.thread_state import ThreadState
-from tdprof.profile.cgroups import cgroup_name
+from tdprof.profile.cgroups import cgroup_names
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
@@ -155,7 +155,7 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8
     if kind is GroupKind.THREAD:
         return [printable(name) for name in profile.thread_names], samples.thread_name
     if kind is GroupKind.CGROUP:
-        return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
+        return cgroup_names((*profile.cgroups, None)), samples.cgroup
     if kind is GroupKind.CPU:
         known = distinct(samples.cpu)
         return ["" if cpu < 0 else str(cpu) for cpu in known.tolist()], np.searchsorted(known, samples.cpu)

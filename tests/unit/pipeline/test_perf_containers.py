@@ -16,7 +16,9 @@ from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
+from tdprof.model.choices import GroupKind
 from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.profile.groups import group_samples
 
 FIELDS = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.PERIOD
 OWN, OTHER = 4026531832, 4026532177
@@ -54,6 +56,20 @@ def recording(folder: Path, *, recorder: bytes = b"perf", fields: SampleType = F
     for number, (pid, cgroup) in enumerate([(APP, 1), (APP, 1), (BOXED, 2**40), (BOXED, 3), (BOXED, 0)]):
         data += w.sample(Sample(ip=0x1010, pid=pid, tid=pid, time_ns=30 + number, id=1, cgroup=cgroup, period=7))
     return imported(folder, made.file(data))
+
+
+def test_a_group_that_was_removed_and_made_again_is_one(tmp_path: Path) -> None:
+    made = PerfDataWriter([Event(RecordLayout(FIELDS | SampleType.CGROUP, ids=(1,)))])
+    w = made.records
+    groups, none = {5: b"/again", 9: b"/other", 11: b"/again"}, 13
+    trailer = w.sample_id(pid=APP, tid=APP, time_ns=0, id_=1)
+    data = w.comm(APP, APP, b"app", trailer=trailer)
+    data += b"".join(w.cgroup(number, path, trailer) for number, path in groups.items())
+    for number in (*groups, none, 0):
+        data += w.sample(Sample(ip=0x1010, pid=APP, tid=APP, time_ns=30, id=1, cgroup=number, period=7))
+    found = group_samples(profile_of(imported(tmp_path, made.file(data))), GroupKind.CGROUP)
+    counts = dict(zip(found.name, found.samples[:, 0].tolist(), strict=True))
+    assert counts == {"/again": 2, "/other": 1, "[no path] 13": 1, "[not recorded]": 1}
 
 
 def test_samples_are_kept_apart_by_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,13 @@ def test_recordings_without_control_groups_cannot_be_chosen_from() -> None:
     profile = ProfileBuilder().add("main").build()
     with pytest.raises(TdprofError, match="does not tell control groups"):
         select(profile, Selection(cgroups=("/",)))
+
+
+def test_where_both_versions_have_a_group_of_one_path_the_first_says_so() -> None:
+    """As the roots of a container's own namespace."""
+    builder = ProfileBuilder()
+    for number in range(4):
+        builder.add("main", weight=8 >> number, cgroup=number)
+    paths = {7: "/", 1 << 31 | 1: "/", 8: "/a", 1 << 31 | 2: "/b"}
+    groups = group_samples(builder.build(cgroups=[Cgroup(*each) for each in paths.items()]), GroupKind.CGROUP)
+    assert list(groups.name) == ["/", "/ (version 1)", "/a", "/b"]
