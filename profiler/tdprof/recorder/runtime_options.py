@@ -12,6 +12,8 @@ _WORDS = {
     "NODE_OPTIONS": "--perf-basic-prof-only-functions --interpreted-frames-native-stack",
 }
 _VALUES = {"DOTNET_PerfMapEnabled": "1", "COMPlus_PerfMapEnabled": "1"}  # the second before .NET 6
+# Of the runtimes that both are for; in `model/runtimes.py`.
+SET_LANGUAGES = frozenset({"Java", "Erlang", "JavaScript", ".NET"})
 
 
 def with_perf_maps(environment: Mapping[str, str], *, has_python: bool) -> dict[str, str]:

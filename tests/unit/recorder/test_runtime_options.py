@@ -67,6 +67,16 @@ def test_doctor_names_runtimes_and_what_they_lack(tmp_path: Path) -> None:
     check = check_runtimes(Machine(tmp_path))
     assert check.status is CheckStatus.WARN
     assert check.cost.endswith("JavaScript (3): node --perf-basic-prof; Java (5): -XX:+PreserveFramePointer")
+    assert check.fix == "tdprof record --perf-maps -- CMD sets it"
+    process(tmp_path, 7, "/usr/bin/ruby3.1", "ruby")
+    assert check_runtimes(Machine(tmp_path)).fix == "tdprof record --perf-maps -- CMD sets it for JavaScript and Java"
+
+
+def test_doctor_knows_what_perf_maps_does_not_set(tmp_path: Path) -> None:
+    process(tmp_path, 1, "/usr/bin/php8.2", "php")
+    check = check_runtimes(Machine(tmp_path))
+    assert (check.status, check.fix) == (CheckStatus.WARN, "")
+    assert "PHP (1): php -d opcache" in check.cost
 
 
 def test_doctor_goes_on_where_what_reads_memory_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

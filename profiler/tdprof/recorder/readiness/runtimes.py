@@ -11,6 +11,7 @@ from tdprof.recorder.patience import Patience
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
+from tdprof.recorder.runtime_options import SET_LANGUAGES
 from tdprof.text import few, plural
 
 _MOST_ARGUMENT_BYTES = 1 << 20
@@ -47,12 +48,14 @@ def check_runtimes(machine: Machine) -> Check:
         said = f"running: {found}" if running else "no program of a known one runs"
         return Check("runtimes", CheckStatus.OK, said + unknown)
     without = [f"{each.language} ({_numbers(pids)}): {each.to_start_with}" for each, pids in lacking.items()]
+    to_set = [each.language for each in lacking if each.language in SET_LANGUAGES]
+    what = f" for {' and '.join(to_set)}" * (len(to_set) < len(lacking))
     return Check(
         "runtimes",
         CheckStatus.WARN,
         f"running: {found}{unknown}",
         f"started without what names functions or makes stacks whole: {'; '.join(without)}",
-        "tdprof record --perf-maps -- CMD sets it",
+        f"tdprof record --perf-maps -- CMD sets it{what}" if to_set else "",
     )
 
 
