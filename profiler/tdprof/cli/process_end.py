@@ -12,7 +12,8 @@ def leave(status: int) -> NoReturn:
     That last step alone is a tenth of a short report: it frees what NumPy, Arrow and a few hundred modules have made.
     """
     threading = sys.modules.get("threading")
-    if threading is None or threading.active_count() == 1:  # others are waited for by Python alone
+    # Python alone waits for other threads, and for none that may be left behind.
+    if threading is None or all(each is threading.main_thread() or each.daemon for each in threading.enumerate()):
         try:
             atexit._run_exitfuncs()
             sys.stdout.flush()

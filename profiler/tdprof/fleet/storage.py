@@ -4,12 +4,16 @@ A folder may have come from anywhere: no link in it is followed, and nothing but
 writes goes where nobody else could have put anything in its way.
 """
 
+import atexit
 import contextlib
+import functools
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -18,6 +22,8 @@ from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.text import first_words
+
+_T = TypeVar("_T")
 
 UNFINISHED = ".unfinished-"
 # Arrow asks a server again that fails, but not where what that says of it is longer than what was asked for.
@@ -62,7 +68,7 @@ def open_place(place: str) -> Files:
     if "://" not in place:
         return FolderFiles(str(Path(place).absolute()))
     try:
-        files, root = pa.fs.FileSystem.from_uri(place)
+        files, root = _asked(pa.fs.FileSystem.from_uri, place)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TdprofError(
             f"no store can be at {place}: {first_words(error)}",
@@ -144,35 +150,58 @@ class ObjectFiles:
 
     def is_empty(self) -> bool:
         """See ``Files``."""
-        kind = self._files.get_file_info(self.root).type
+        kind = _asked(self._files.get_file_info, self.root).type
         if kind is pa.fs.FileType.Directory:
-            return not self._files.get_file_info(pa.fs.FileSelector(self.root))
+            return not _asked(self._files.get_file_info, pa.fs.FileSelector(self.root))
         return kind is pa.fs.FileType.NotFound
 
     def make(self) -> None:
         """See ``Files``."""
-        self._files.create_dir(self.root, recursive=True)
+        _asked(functools.partial(self._files.create_dir, self.root, recursive=True))
 
     def below(self, folder: str) -> list[str]:
         """See ``Files``."""
-        found = self._files.get_file_info(pa.fs.FileSelector(folder, allow_not_found=True, recursive=True))
+        found = _asked(self._files.get_file_info, pa.fs.FileSelector(folder, allow_not_found=True, recursive=True))
         return sorted(info.path for info in found if info.type is pa.fs.FileType.File)
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[Any]:
         """See ``Files``."""
-        with self._files.open_input_file(path) as file, pa.PythonFile(_AskedAgain(file), mode="r") as patient:
+        with _asked(self._files.open_input_file, path) as file, pa.PythonFile(_AskedAgain(file), mode="r") as patient:
             yield patient
 
     def write(self, path: str, content: bytes) -> None:
         """See ``Files``."""
+        _asked(self._write, path, content)
+
+    def _write(self, path: str, content: bytes) -> None:
         with self._files.open_output_stream(path) as stream:
             stream.write(content)
 
     def remove(self, path: str) -> None:
         """See ``Files``."""
-        if self._files.get_file_info(path).type is not pa.fs.FileType.NotFound:
-            self._files.delete_file(path)
+        if _asked(self._files.get_file_info, path).type is not pa.fs.FileType.NotFound:
+            _asked(self._files.delete_file, path)
+
+
+def _asked(ask: Callable[..., _T], *given: Any) -> _T:
+    """What it returns, from a thread of its own: of a server that hangs Arrow waits for minutes, deaf to Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        return ask(*given)
+    answer: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask(*given))
+        except BaseException as error:  # handed over to who asked
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result()
+    except KeyboardInterrupt:
+        atexit.unregister(pa.fs.ensure_s3_finalized)  # which would wait for the answer
+        raise
 
 
 class _AskedAgain:
@@ -190,13 +219,13 @@ class _AskedAgain:
         at = self._file.tell()
         for pause_s in _PAUSES_S:
             try:
-                return bytes(self._file.read(most))
+                return bytes(_asked(self._file.read, most))
             except OSError as error:
                 if _WORDS_TOO_LONG not in str(error):
                     raise
             time.sleep(pause_s)
             self._file.seek(at)
-        return bytes(self._file.read(most))
+        return bytes(_asked(self._file.read, most))
 
 
 def _files_below(folder: str, depth: int) -> Iterator[str]:

@@ -4,6 +4,10 @@ import contextlib
 import http.server
 import io
 import json
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import urllib.request
@@ -163,6 +167,20 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again_in_more_words_than_we
     expected = tdprof("fleet", "report", stored).stdout
     with busy_at_first(server) as through:
         assert tdprof("fleet", "report", uri(through, bucket, "prod")).stdout == expected
+
+
+def test_a_server_that_hangs_is_not_waited_for_after_ctrl_c(bucket: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        stored = uri(f"127.0.0.1:{silent.getsockname()[1]}", bucket, "prod")
+        with subprocess.Popen(
+            [sys.executable, "-m", "tdprof", "fleet", "report", stored], stderr=subprocess.PIPE, text=True
+        ) as asking:
+            asked, _ = silent.accept()
+            with asked:
+                assert asked.recv(4) == b"HEAD"
+                asking.send_signal(signal.SIGINT)
+                told = asking.communicate(timeout=60)[1]  # Arrow asks for 95 s
+    assert (asking.returncode, told.strip()) == (130, "tdprof: interrupted")
 
 
 class _Objects:
