@@ -93,6 +93,9 @@ class DaskEngine:
         ways = {
             "scheduler.allowed-failures": self._second_chances,
             "worker.multiprocessing-method": "forkserver",
+            # A worker that dies is started anew. On a busy machine that takes longer than Dask waits, before it gives
+            # the worker's place up for good.
+            "deploy.lost-worker-timeout": "1 day",
             "worker.profile.enabled": False,  # of the worker's own stacks, each 10 ms: nobody looks at it
         }
         stack.enter_context(dask.config.set({f"distributed.{name}": value for name, value in ways.items()}))
