@@ -67,6 +67,7 @@ _CONTEXT_START = {
     ),
 }
 _MAKES_CONTEXTS = b"\0makecontext\0"
+_NAMES_LIBRARY = b".so"  # one that is needed, or its own
 # Behind make_fcontext of Boost.Context, to which a fiber's function returns: no call-frame information is there.
 _FIBER_START = {
     EM_X86_64: re.compile(rb"(?<=\xff\xe3)(?:\xf3\x0f\x1e\xfa)?\x48\x31\xff\xe8.{4}\xf4", re.DOTALL),
@@ -238,10 +239,12 @@ def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
 def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     """The bottom of contexts' stacks; with a byte before it, since return addresses are looked up there."""
     pattern = _CONTEXT_START.get(elf.machine)
-    names = elf.section(".dynstr")
+    table = elf.section(".dynstr")
+    names = elf.section_data(table).tobytes() if table else b""
     if pattern is None or text is None:
         return
-    if _MAKES_CONTEXTS not in elf.section_data(names).tobytes() if names else text.size > _MOST_STATIC_TEXT:
+    # A static program has it without its name; a static-pie one has a table of dynamic names, which names no library.
+    if _MAKES_CONTEXTS not in names and (_NAMES_LIBRARY in names or text.size > _MOST_STATIC_TEXT):
         return
     if found := pattern.search(elf.section_data(text)):
         start, end = text.address + found.start() - 1, text.address + found.end()

@@ -25,21 +25,25 @@ CONTEXT_STARTS = {
 
 
 @pytest.mark.parametrize("machine", CONTEXT_STARTS)
-@pytest.mark.parametrize("is_named", [True, False])
-def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, is_named):
+@pytest.mark.parametrize(
+    ("dynamic_names", "has_contexts"),
+    [(["makecontext", "libc.so.6"], True), (["setcontext", "libc.so.6"], False), (["setcontext"], True)],
+    ids=["C library", "other library", "static-pie"],
+)
+def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, dynamic_names, has_contexts):
     code = bytes.fromhex(CONTEXT_STARTS[machine])
     text = bytearray(b"\x90" * 0x1000 if machine == sections.EM_X86_64 else b"\x1f\x20\x03\xd5" * 0x400)
     text[0x100 : 0x100 + len(code)] = code
     # Called as any function, if the information were believed; the padding before goes on as the function before it.
     information = frames((TEXT, 0xF8, b""), (TEXT + 0x100, len(code), b""), (TEXT + 0x100 + len(code), 0x40, b""))
-    names = [Symbol("makecontext" if is_named else "setcontext", TEXT)]
+    names = [Symbol(name, TEXT) for name in dynamic_names]
     elf = parse_elf(memoryview(ElfFile(bytes(text), TEXT, dynamic_symbols=names, machine=machine).to_bytes()))
     source = replace(sections.table_input(elf, None, b"x"), eh_frame=binding.Section(information))
     table = read_table(binding.build_table(source))
     # A return address is looked up one byte before it.
     returned_to = TEXT + (0x100 if machine == sections.EM_X86_64 else 0x104)
-    assert (table.text_at(returned_to - 1) == "stop") == is_named
-    assert (table.text_at(returned_to) == "stop") == is_named
+    assert (table.text_at(returned_to - 1) == "stop") == has_contexts
+    assert (table.text_at(returned_to) == "stop") == has_contexts
     assert table.text_at(TEXT + 0x100 + len(code)) == table.text_at(TEXT) != "stop"
 
 
