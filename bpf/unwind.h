@@ -61,6 +61,9 @@ enum unwind_ra {
 	UNWIND_RA_CFA,           /* x86-64: in the word below the CFA */
 	UNWIND_RA_LR,            /* aarch64: still in LR; exact frames only */
 	UNWIND_RA_SLOT,          /* in the slot that `fp` says, and FP is the caller's already */
+	/* x86-64: below the CFA, and FP below that, unless something else stands there than in the slot that `fp` says:
+	 * libgcc has written over its own frame. */
+	UNWIND_RA_KEPT,
 	UNWIND_RA_REGISTER = 32, /* x86-64: + DWARF number; exact frames only (vfork) */
 	UNWIND_RA_NEAR = 192,    /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
 };
@@ -145,7 +148,7 @@ struct unwind_state {
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       18
+#define UNWIND_VERSION       19
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

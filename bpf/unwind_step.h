@@ -177,6 +177,18 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 			return UNWIND_END_UNSUPPORTED_RULE;
 		places->pc_at = 0;
 		places->pc = state->leaf[kind & 15];
+	} else if (UNWIND_MACHINE == UNWIND_X86_64 && kind == UNWIND_RA_KEPT) {
+		__u64 kept;
+		int end = unwind_read(memory, places->fp_at, &kept);
+
+		if (!end)
+			end = unwind_read(memory, places->pc_at, &places->pc);
+		if (end)
+			return end;
+		if (kept != places->pc)
+			return UNWIND_END_UNSUPPORTED_RULE;
+		places->fp_at = places->cfa - 16;
+		places->pc_at = 0;
 	}
 	return 0;
 }

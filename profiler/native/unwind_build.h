@@ -5,6 +5,7 @@
  *   unwind_entries.c     CIEs and FDEs of a section, sorted by address
  *   unwind_program.c     the instructions of an FDE to rows
  *   unwind_epilogue.c    what these leave out of aarch64's prologues and epilogues
+ *   unwind_handler.c     where libgcc writes over its own frame
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
@@ -167,6 +168,11 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 /* --- unwind_epilogue.c --- */
 /* Add the rows in `function`, which is emptied, and those that the code from `start` to `end` has beside them. */
 void add_function(struct unwind_table *table, place_t start, place_t end);
+
+/* --- unwind_handler.c --- */
+/* Of a function from `start` on that leaves for an exception's handler at `end`, where its CFA is by RCX: the rule of
+ * where its frame is being written over, and from where on that is. False if it is no such function. */
+bool find_handler_install(struct unwind_table *table, place_t start, place_t end, struct placed_rule *out);
 
 /* --- unwind_expression.c --- */
 /* Set the CFA of `row`: to UNWIND_UNSUPPORTED if the expression is not recognised. */

@@ -34,6 +34,8 @@ enum {
 	DW_CFA_restore = 0xc0,
 
 	MOST_REMEMBERED = 16, /* states; compilers nest one or two */
+
+	BY_RCX = UNWIND_CFA_REGISTER + 2, /* its DWARF number */
 };
 
 struct run {
@@ -47,6 +49,7 @@ struct run {
 	unsigned depth;
 	uint8_t last;               /* instruction */
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
+	place_t start, before;      /* where the function begins, and the row before */
 	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
@@ -147,12 +150,20 @@ static packed_rule rule_here(struct run *run)
 }
 
 /* A row of the function that is read. */
-static void end_row(const struct run *run, packed_rule rule)
+static void end_row(struct run *run, packed_rule rule)
 {
-	if (run->machine == MACHINE_AARCH64)
-		PUSH(run->table->function, &run->table->budget, (struct placed_rule){ (place_t)run->place, rule });
-	else
-		add_row(run->table, (place_t)run->place, rule);
+	place_t place = (place_t)run->place;
+	struct placed_rule install;
+
+	if (run->machine == MACHINE_AARCH64) {
+		PUSH(run->table->function, &run->table->budget, (struct placed_rule){ place, rule });
+		return;
+	}
+	if ((rule & 0xff) == BY_RCX && find_handler_install(run->table, run->start, place, &install) &&
+	    install.place > run->before)
+		add_row(run->table, install.place, install.rule);
+	add_row(run->table, place, rule);
+	run->before = place;
 }
 
 /* The row holds up to here. False if the place is before the row, or where the function is not. */
@@ -404,6 +415,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.is_known = false;
 	run.depth = 0;
 	run.place = fde->start;
+	run.start = run.before = fde->start;
 	run.end = fde->end;
 	run.is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
 	run.table = table;

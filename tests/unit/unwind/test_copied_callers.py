@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled
 TEXT, SIZE = 0x401000, 0x1000
 STACK = 0x7FFD00000A00
 AX, FP, SP, PC = 0, 6, 7, 16
+CFA_FP, RA_KEPT = 1, 3  # bpf/unwind.h
 SIGNAL_FP, SIGNAL_SP, SIGNAL_PC = 120, 160, 168  # of struct ucontext
 
 
@@ -61,6 +62,23 @@ def test_who_called_a_function_at_address_0_is_missing_behind_the_handler_of_its
     found = walked(table, {PC: TEXT + 0x100}, saved)
     assert StackEnd(int(found.end[0])) is end
     assert found.addresses.tolist() == [TEXT + 0x100] + [interrupted + 1] * (end is StackEnd.COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("kept", "end"), [(TEXT + 0x801, StackEnd.COMPLETE), (TEXT + 0x201, StackEnd.UNSUPPORTED_RULE)]
+)
+def test_a_frame_that_was_written_over_has_no_caller(kept: int, end: StackEnd) -> None:
+    rules = [
+        binding.Stretch(TEXT + 0x100, TEXT + 0x110, binding.Rule(CFA_FP, RA_KEPT, -408, 16), binding.PLAIN),
+        binding.Stretch(TEXT + 0x800, TEXT + 0x810, binding.Rule(sections.STOP), binding.PLAIN),
+    ]
+    segment = binding.Segment(TEXT, TEXT, SIZE, 0)
+    table = binding.build_table(binding.TableInput(EM_X86_64, [segment], stretches=rules))
+    assert table
+    frame = {512: 0, 520: TEXT + 0x801, 528 - 408: kept}
+    found = walked(table, {PC: TEXT + 0x100, FP: STACK + 512}, frame)
+    assert StackEnd(int(found.end[0])) is end
+    assert found.addresses.tolist() == [TEXT + 0x100] + [TEXT + 0x801] * (end is StackEnd.COMPLETE)
 
 
 CALLEE, CALLER, RETURNS_TO = TEXT + 0x300, TEXT + 0x200, TEXT + 0x808
