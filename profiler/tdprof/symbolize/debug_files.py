@@ -4,11 +4,11 @@ Formats: GDB manual, "Debugging Information in Separate Files" and "MiniDebugInf
 """
 
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tdprof.linux.debug_link import is_debug_file, read_debug_link
 from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf, parse_elf
 from tdprof.values import dataclass
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # slow to load, and few need it
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
 PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
-_CHECKSUM_BYTES = 1 << 20  # at a time
 # Mini debug info, uncompressed: the file's size times this, and something for small ones; real ones are smaller
 # than the file. So much memory unpacking may take: what xz -9 asks for.
 _MINI_TO_FILE, _SPARE_MINI_BYTES = 4, 16 << 20
@@ -90,22 +89,17 @@ def _fetch(build_id: str, dirs: DebugDirs) -> DebugFile | None:
 
 
 def _find_by_link(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
-    link = elf.section(".gnu_debuglink")
+    link = read_debug_link(elf)
     if link is None or not dirs.hold(path):
         return None
-    # A file name, NUL, padding to four bytes, CRC-32 of the named file.
-    name, _, rest = bytes(elf.section_data(link)).partition(b"\0")
-    if not name or b"/" in name or len(rest) < 4:
-        return None
-    crc = int.from_bytes(rest[-4:], "little")
-    folder, file_name = path.parent, os.fsdecode(name)
+    folder = path.parent
     is_recorded_path = dirs.symfs is not None and folder.is_relative_to(dirs.symfs)
     original = Path("/") / folder.relative_to(dirs.symfs) if is_recorded_path and dirs.symfs else folder
     below = [root / str(original).lstrip("/") for root in dirs.roots]
     for place in (folder, folder / ".debug", *below):
-        if place / file_name == path:
+        if place / link.name == path:
             continue
-        found = _open_if(place / file_name, build_id=elf.build_id, crc=crc)
+        found = _open_if(place / link.name, build_id=elf.build_id, crc=link.crc)
         if found:
             return found
     return None
@@ -142,18 +136,7 @@ def _open_if(path: Path, *, build_id: str, crc: int | None = None) -> DebugFile 
         elf = open_elf(path)
     except (OSError, ElfError):
         return None
-    if build_id and elf.build_id == build_id:
-        return DebugFile(elf, path)
-    if crc is not None and not elf.build_id and _checksum(elf) == crc:
-        return DebugFile(elf, path)
-    return None
-
-
-def _checksum(elf: Elf) -> int:
-    checksum = 0
-    for offset in range(0, elf.content.size, _CHECKSUM_BYTES):
-        checksum = zlib.crc32(elf.content.read(offset, _CHECKSUM_BYTES), checksum)
-    return checksum
+    return DebugFile(elf, path) if is_debug_file(elf, build_id, crc) else None
 
 
 def read_mini_debug_info(elf: Elf) -> Elf | None:

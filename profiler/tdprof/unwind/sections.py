@@ -98,7 +98,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     else:
         stretches += _start(elf, text)
     stretches += _no_code(elf)
-    own_frame = _debug_frame(elf)
+    own_frame = debug_frame(elf)
     frame_file = elf if own_frame or not debug else debug
     symbols = _section(elf, elf.section(".symtab") or elf.section(".dynsym"))
     if builtins := _v8_builtins(elf):
@@ -112,7 +112,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         segments=_segments(elf),
         eh_frame=_section(elf, elf.section(".eh_frame")),
         eh_frame_hdr=_section(elf, elf.section(".eh_frame_hdr")),
-        debug_frame=_section(frame_file, own_frame or _debug_frame(frame_file)),
+        debug_frame=_section(frame_file, own_frame or debug_frame(frame_file)),
         gopclntab=_section(elf, go),
         symbols=symbols,
         read_code=functools.partial(_read_code, elf),
@@ -183,7 +183,8 @@ def _section(elf: Elf, section: ElfSection | None) -> binding.Section:
         return binding.Section(b"", section.address)
 
 
-def _debug_frame(elf: Elf) -> ElfSection | None:
+def debug_frame(elf: Elf) -> ElfSection | None:
+    """The section of a file with call-frame information for debuggers, perhaps compressed."""
     return elf.section(".debug_frame") or elf.section(".zdebug_frame")
 
 

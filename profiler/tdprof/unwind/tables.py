@@ -15,6 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tdprof.linux.debug_link import DebugLink, is_debug_file, read_debug_link
 from tdprof.linux.descriptors import keep_only
 from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
 from tdprof.linux.own_folder import OwnFolder
@@ -22,7 +23,7 @@ from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 from tdprof.native import unwind_api as binding
 from tdprof.text import plural
-from tdprof.unwind.sections import LAYOUT_BYTES, file_identity, shared_identity, table_input
+from tdprof.unwind.sections import LAYOUT_BYTES, debug_frame, file_identity, shared_identity, table_input
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -34,7 +35,7 @@ _MOST_NAMED = 8  # damaged files
 _PAGE_BYTES = (4 << 10, 16 << 10, 64 << 10)  # of the kernels there are
 _FRAME = struct.Struct("<Iq")  # number of the file; bytes of its table that follow, or -1: it has none
 _DESCRIPTORS = Path("/proc/self/fd")
-_SYSTEM_DEBUG = Path("/usr/lib/debug/.build-id")
+_SYSTEM_DEBUG = Path("/usr/lib/debug")
 
 
 class TableCache:
@@ -126,22 +127,42 @@ def build_file_table(path: Path) -> bytes | None:
     """
     try:
         elf = open_elf(path)
-        source = table_input(elf, _debug_file(elf), file_identity(elf, os.stat(path)))
+        source = table_input(elf, _debug_file(elf, path), file_identity(elf, os.stat(path)))
     except (OSError, ElfError):
         return None
     return binding.build_table(source) if source.segments else None
 
 
-def _debug_file(elf: Elf) -> Elf | None:
-    """The separate debug file, where the program says nothing itself."""
+def _debug_file(elf: Elf, path: Path) -> Elf | None:
+    """The separate debug file with ``.debug_frame``, where the program has none itself.
+
+    Whether it has ``.eh_frame`` says nothing: the C library's start files bring some into each program.
+    """
+    if debug_frame(elf):
+        return None
+    link = read_debug_link(elf)
+    owners = {0, os.geteuid(), os.stat(path).st_uid}
+    for place in _debug_places(elf, path, link):
+        try:
+            found = open_elf(place)
+            # Another's must not tell what the table of a file says that is not his.
+            if os.stat(place).st_uid in owners and is_debug_file(found, elf.build_id, link.crc if link else None):
+                return found if debug_frame(found) else None
+        except (OSError, ElfError):
+            continue
+    return None
+
+
+def _debug_places(elf: Elf, path: Path, link: DebugLink | None) -> Iterator[Path]:
+    """By build-id below the system's folder; then as the link names it, beside the file and below."""
     build_id = elf.build_id
-    if elf.section(".eh_frame") or elf.section(".debug_frame") or len(build_id) <= 2:
-        return None
-    try:
-        found = open_elf(_SYSTEM_DEBUG / build_id[:2] / f"{build_id[2:]}.debug")
-    except (OSError, ElfError):
-        return None
-    return found if found.build_id == build_id else None
+    if len(build_id) > 2:
+        yield _SYSTEM_DEBUG / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    if link:
+        folder = path.resolve().parent  # of a descriptor of ours, too
+        for place in (folder, folder / ".debug", _SYSTEM_DEBUG / folder.relative_to("/")):
+            if place / link.name != path.resolve():
+                yield place / link.name
 
 
 class TableWorker:
