@@ -58,9 +58,9 @@ enum unwind_cfa {
 
 /* Where the return address is. */
 enum unwind_ra {
-	UNWIND_RA_CFA,           /* x86-64: in the word below the CFA */
-	UNWIND_RA_LR,            /* aarch64: still in LR; exact frames only */
-	UNWIND_RA_SLOT,          /* in the slot that `fp` says, and FP is the caller's already */
+	UNWIND_RA_CFA,  /* x86-64: in the word below the CFA */
+	UNWIND_RA_LR,   /* aarch64: still in LR; exact frames only */
+	UNWIND_RA_SLOT, /* in the slot that `fp` says, and FP is the caller's already */
 	/* x86-64: below the CFA, and FP below that, unless something else stands there than in the slot that `fp` says:
 	 * libgcc has written over its own frame. */
 	UNWIND_RA_KEPT,
