@@ -50,6 +50,7 @@ struct run {
 	uint8_t last;               /* instruction */
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
 	place_t start, before;      /* where the function begins, and the row before */
+	bool is_by_rcx;             /* there was a row with the CFA by RCX: its code is read once */
 	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
@@ -159,9 +160,11 @@ static void end_row(struct run *run, packed_rule rule)
 		PUSH(run->table->function, &run->table->budget, (struct placed_rule){ place, rule });
 		return;
 	}
-	if ((rule & 0xff) == BY_RCX && find_handler_install(run->table, run->start, place, &install) &&
-	    install.place > run->before)
-		add_row(run->table, install.place, install.rule);
+	if ((rule & 0xff) == BY_RCX && !run->is_by_rcx) {
+		run->is_by_rcx = true;
+		if (find_handler_install(run->table, run->start, place, &install) && install.place > run->before)
+			add_row(run->table, install.place, install.rule);
+	}
 	add_row(run->table, place, rule);
 	run->before = place;
 }
@@ -416,6 +419,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.depth = 0;
 	run.place = fde->start;
 	run.start = run.before = fde->start;
+	run.is_by_rcx = false;
 	run.end = fde->end;
 	run.is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
 	run.table = table;
