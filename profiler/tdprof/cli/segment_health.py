@@ -89,9 +89,7 @@ class SegmentHealth:
         yield _heading("losses_total", "counter", "samples and records that were lost, by how")
         for reason, count in sorted(self._losses.items()):
             yield f'{_PREFIX}losses_total{{reason="{reason.translate(_ESCAPES)}"}} {count}\n'
-        not_held = (
-            "programs of the last segment, at most, that were not held while running: deleted, they have no names"
-        )
+        not_held = "programs of the last segment that were not held while running, about: deleted, they have no names"
         yield from _metric("programs_not_held", "gauge", not_held, self._not_held)
         yield from _metric("segments_removed_total", "counter", "segments that went to make room", self._removed)
         yield from _metric("segments_failed_total", "counter", "segments whose tables could not be made", self._failed)

@@ -21,6 +21,7 @@ from tdprof.values import dataclass
 # Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
 # `Shares` leaves a user half of root's; others have only their own, and fewer descriptors.
 _MOST_HELD = 512 if os.geteuid() else 1024
+_MOST_LEFT_OUT = 4096  # told apart, of those that are not held
 # Of a program that is run thousands of times, some run is long enough, or none matters.
 _MOST_TRIES = 16
 _MOST_TRIED = 8 * _MOST_HELD
@@ -150,7 +151,7 @@ class HeldPrograms:
                 self._shares.give_back(held.identity.uid)
 
     def _leave_out(self, build_id: str) -> bool:
-        if len(self._left_out) < _MOST_HELD:
+        if len(self._left_out) < _MOST_LEFT_OUT:
             self._left_out.add(build_id)
         return True
 
@@ -175,8 +176,11 @@ class HeldPrograms:
         """What a user should know of it, for each segment."""
         if not (count := self._not_held()):
             return []
-        most = "at most " if self._may_be_gone else ""
-        return [f"{most}{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]
+        may_be_more = len(self._left_out) == _MOST_LEFT_OUT
+        bound = "at least " if may_be_more else ""
+        if self._may_be_gone:
+            bound = "about " if may_be_more else "at most "
+        return [f"{bound}{plural(count, 'program', 's')} not held while running: what was deleted since has no names"]
 
     def __contains__(self, build_id: str) -> bool:
         return build_id in self._held

@@ -284,6 +284,18 @@ def test_what_was_not_held_is_told_while_another_thread_finds_more(monkeypatch: 
         assert held.notes() == ["1 program not held while running: what was deleted since has no names"]
 
 
+def test_more_than_are_told_apart_are_at_least_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_programs, "_MOST_HELD", 0)
+    monkeypatch.setattr(held_programs, "_MOST_LEFT_OUT", 3)
+    with HeldPrograms() as held:
+        for build_id in ("aa", "bb", "cc", "dd"):
+            held.hold_mapped_before(1, 0, 4096, build_id)
+        said = "3 programs not held while running: what was deleted since has no names"
+        assert held.notes() == [f"at least {said}"]
+        held.begin_segment(None)
+        assert held.notes() == [f"about {said}"]  # some may be gone as well
+
+
 def test_what_nobody_has_mapped_for_some_segments_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with HeldProcess(os.getpid()) as process:
         identity = process.identity
