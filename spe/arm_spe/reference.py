@@ -245,10 +245,28 @@ class Framer:
         distance = (record.values[Kind.TS] - self._timestamp) % (1 << 64)
         return FAR_TICKS < distance < (1 << 64) - FAR_TICKS
 
+    def _leaves_slot(self, record: Record) -> bool:
+        """Whether a clean record that ends elsewhere than its slot of 64 bytes is what it looks like.
+
+        Records of some cores fill slots of other sizes, too. A shorter one is if padding or a whole record follows it,
+        for which a slot has no room twice. A longer one is if what begins the next slot does not begin records here:
+        the next record, into which it would have run, does.
+        """
+        data, slot_end = self._data, record.start + SLOT_BYTES
+        if record.end > slot_end:
+            assert self._last is not None
+            return read_packet(data, slot_end).kind != read_packet(data, self._last.start).kind
+        at = skip_padding(data, record.end)
+        if at == slot_end:
+            return True
+        status, following = _parse(data, at, Mode.DEFINED)
+        return status is Status.CLOSED and following.has(REQUIRED)
+
     def _next_piece(self, start: int) -> Piece:
         data = self._data
         slot_end = start + SLOT_BYTES
         status, record = _parse(data, start, Mode.ANY)
+        is_clean = record.has(REQUIRED) and not record.duplicates and not record.unknown
         reason = Damage.HEADER
         if status is Status.CLOSED:
             # On a core with slots a record that leaves its slot is damaged, if the next slot begins with records.
@@ -257,11 +275,11 @@ class Framer:
                 and record.end != slot_end
                 and slot_end <= len(data)
                 and (slot_end == len(data) or (data[slot_end] and self._is_boundary(slot_end)))
+                and not (is_clean and not self._is_doubtful_close(record) and self._leaves_slot(record))
             ):
                 return Piece(start, slot_end, damage=Damage.UNCLOSED)
             if not record.present:
                 return Piece(start, record.end, damage=Damage.NO_PC)
-            is_clean = record.has(REQUIRED) and not record.duplicates and not record.unknown
             if is_clean and not self._is_doubtful_close(record):
                 return Piece(start, record.end, record)
             # Its own close was lost and it ran into the next record, which is whole.

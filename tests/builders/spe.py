@@ -122,9 +122,17 @@ def model_record(truth: Truth) -> bytes:
     return b"".join(p.get(name, b"") for name in order) + truth.closing
 
 
+def half_slots(truth: Truth) -> bytes:
+    """In multiples of 32 bytes, the close at their end."""
+    packets = b"".join(truth.packets(2).values())
+    size = -(len(packets) + len(truth.closing)) // 32 * -32
+    return packets.ljust(size - len(truth.closing), b"\0") + truth.closing
+
+
 LAYOUTS: dict[str, Callable[[Truth], bytes]] = {
     "slots": neoverse_slot,
     "wide_slots": lambda truth: neoverse_slot(truth, 4),
+    "half_slots": half_slots,
     "kunpeng": kunpeng_record,
     "packed": packed_record,
     "wide_packed": lambda truth: packed_record(truth, 8),

@@ -120,6 +120,17 @@ def test_every_field_of_every_record(stream: tuple[bytes, list[spe.Truth]]) -> N
                 assert cell == (value or 0), field.name
 
 
+@pytest.mark.parametrize("layout", spe.LAYOUTS)
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_nothing_of_a_whole_stream_is_damage(layout: str, timestamps: bool) -> None:
+    """Records of several sizes, too, of which some happen to fill what is a slot on other cores."""
+    data, starts = spe.write_stream(spe.program(5000, 7, timestamps=timestamps), spe.LAYOUTS[layout])
+    decoder = RecordDecoder(data)
+    found = [offset for batch in decoder for offset in batch["offset"].tolist()]
+    assert found == starts[:-1]
+    assert decoder.counts.damaged_bytes == 0
+
+
 def mutate(data: bytes, rng: random.Random) -> bytes:
     """Flips, overwrites, cuts, inserts, swaps and repeats, a few of them."""
     out = bytearray(data)
