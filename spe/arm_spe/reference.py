@@ -258,7 +258,7 @@ class Framer:
             return read_packet(data, slot_end).kind != read_packet(data, self._last.start).kind
         at = skip_padding(data, record.end)
         if at == slot_end:
-            return True
+            return not self._is_doubtful_close(record)
         status, following = _parse(data, at, Mode.DEFINED)
         return status is Status.CLOSED and following.has(REQUIRED)
 
@@ -275,7 +275,7 @@ class Framer:
                 and record.end != slot_end
                 and slot_end <= len(data)
                 and (slot_end == len(data) or (data[slot_end] and self._is_boundary(slot_end)))
-                and not (is_clean and not self._is_doubtful_close(record) and self._leaves_slot(record))
+                and not (is_clean and self._leaves_slot(record))
             ):
                 return Piece(start, slot_end, damage=Damage.UNCLOSED)
             if not record.present:

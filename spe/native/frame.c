@@ -195,11 +195,10 @@ void spe_note_record(struct spe_sync *sync, const struct spe_record *r)
 		sync->timestamp = r->value[SPE_TS];
 }
 
-/* Has the record all that a record needs, once, with a close like the one before? */
-static int is_clean(const struct spe_record *r, const struct spe_sync *sync)
+/* Has the record all that a record needs, once, and nothing that is not defined? */
+static int is_clean(const struct spe_record *r)
 {
-	return has(r, SPE_REQUIRED) && !r->duplicates && !r->unknown &&
-	       !spe_is_doubtful_close(sync, r->close, r->value[SPE_TS]);
+	return has(r, SPE_REQUIRED) && !r->duplicates && !r->unknown;
 }
 
 /* Records of some cores fill slots of other sizes, too: is this clean one, which ends elsewhere than its slot of 64
@@ -215,8 +214,9 @@ static int leaves_slot(const uint8_t *buf, size_t len, const struct spe_sync *sy
 		return spe_read_packet(buf + slot_end, buf + len).kind !=
 		       spe_read_packet(buf + sync->last - 1, buf + len).kind;
 	at = (size_t)(spe_skip_padding(buf + r->end, buf + len) - buf);
-	return at == slot_end ||
-	       (spe_parse(buf, len, at, SPE_DEFINED, &next) == SPE_CLOSED && has(&next, SPE_REQUIRED));
+	if (at == slot_end)
+		return !spe_is_doubtful_close(sync, r->close, r->value[SPE_TS]);
+	return spe_parse(buf, len, at, SPE_DEFINED, &next) == SPE_CLOSED && has(&next, SPE_REQUIRED);
 }
 
 static enum spe_piece give_up(struct spe_record *r, struct spe_sync *sync, enum spe_reason reason, size_t end)
@@ -240,11 +240,11 @@ enum spe_piece spe_next_piece(const uint8_t *buf, size_t len, struct spe_sync *s
 		 */
 		if (sync->slot_run >= SPE_SLOT_RUN && r->end != slot_end && slot_end <= len &&
 		    (slot_end == len || (buf[slot_end] && is_boundary(buf, len, slot_end, sync))) &&
-		    !(is_clean(r, sync) && leaves_slot(buf, len, sync, r)))
+		    !(is_clean(r) && leaves_slot(buf, len, sync, r)))
 			return give_up(r, sync, SPE_REASON_UNCLOSED, slot_end);
 		if (!r->present)
 			return give_up(r, sync, SPE_REASON_NO_PC, r->end);
-		if (is_clean(r, sync))
+		if (is_clean(r) && !spe_is_doubtful_close(sync, r->close, r->value[SPE_TS]))
 			return SPE_PIECE_RECORD;
 		/* Its own close was lost and it ran into the next record, which is whole. */
 		if (r->restart && spe_parse(buf, len, r->restart, SPE_DEFINED, &second) == SPE_CLOSED &&
