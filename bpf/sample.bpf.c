@@ -113,9 +113,6 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	__u32 *is_walked = active.lookup(&which);
 	enum walk_start start = is_walked && *is_walked ? begin_walk(ctx, walk) : WALK_BY_KERNEL;
 
-	if (start == WALK_BEGUN && (SETTING(SETTING_SAMPLED_AT) != AT_OVERFLOW || !IS_USER_MODE(&ctx->regs)) &&
-	    has_left_its_stack())
-		return WALK_NO_USER_STACK;
 	begin_stack(&walk->stack, 0);
 	walk->memory.bytes = 0;
 	walk->mapping.bytes = 0;

@@ -119,10 +119,6 @@ static __always_inline __u64 code_start(const struct exec_places *places)
 	return kernel_word(kernel_word(bpf_get_current_task() + places->task_mm) + places->mm_code);
 }
 
-/*
- * Whether the current thread has no user stack any more: it ends and has given its memory back, or is amid execve() and
- * has the new program's. Its registers are as they were when it had one.
- */
 static __always_inline int has_left_its_stack(void)
 {
 	__u32 zero = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives
- * their elements by unwind_bucket(), unwind_row(), unwind_rule_at(), mapping_at() and code_heap_at(): bcc takes maps in
- * the main file only.
+ * their elements by unwind_bucket(), unwind_row(), unwind_rule_at(), mapping_at() and code_heap_at(), and what one of
+ * them tells by has_left_its_stack(): bcc takes maps in the main file only.
  */
 #ifndef TDPROF_WALK_H
 #define TDPROF_WALK_H

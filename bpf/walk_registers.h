@@ -53,6 +53,12 @@ enum walk_start {
 
 #endif
 
+/*
+ * Whether the current thread has no user stack any more: it ends and has given its memory back, or is amid execve() and
+ * has the new program's. Its registers are as they were when it had one.
+ */
+static __always_inline int has_left_its_stack(void);
+
 /* Set the state to the thread's user registers. */
 static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ctx, struct walk *walk)
 {
@@ -80,6 +86,8 @@ static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ct
 		return WALK_NO_USER_STACK;
 	if (!IS_64_BIT(registers))
 		return WALK_BY_KERNEL;
+	if (has_left_its_stack())
+		return WALK_NO_USER_STACK;
 	BEGIN_WITH(&walk->state, registers);
 	return WALK_BEGUN;
 }
