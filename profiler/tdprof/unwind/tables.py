@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from tdprof.linux.debug_link import DebugLink, is_debug_file, read_debug_link
 from tdprof.linux.descriptors import keep_only
-from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
+from tdprof.linux.elf import Elf, ElfError, is_build_id, open_content, open_elf, parse_elf
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
@@ -144,9 +144,12 @@ def _debug_file(elf: Elf, path: Path) -> Elf | None:
     owners = {0, os.geteuid(), os.stat(path).st_uid}
     for place in _debug_places(elf, path, link):
         try:
-            found = open_elf(place)
+            content = open_content(place)
             # Another's must not tell what the table of a file says that is not his.
-            if os.stat(place).st_uid in owners and is_debug_file(found, elf.build_id, link.crc if link else None):
+            if content.owner() not in owners:
+                continue
+            found = parse_elf(content)
+            if is_debug_file(found, elf.build_id, link.crc if link else None):
                 return found if debug_frame(found) else None
         except (OSError, ElfError):
             continue
