@@ -36,12 +36,15 @@ def make_host_capture(
     module: str = "/srv/app",
     events: Mapping[str, float] | None = None,
     file: str = "app.c",
+    functions: Mapping[str, tuple[str, str]] | None = None,
 ) -> Path:
     """A capture of ``main`` calling functions, each with so many samples of cpu-clock; names are in the capture.
 
     Args:
         events: how many times the samples of each event are; cpu-clock alone without it.
+        functions: name and source file of those that are not called as in ``samples``, or stand elsewhere.
     """
+    named = {name: (name, file) for name in ("main", *samples)} | dict(functions or {})
     events = events or {"cpu-clock": 1.0}
     places = {name: 0x1000 * (number + 1) for number, name in enumerate(["main", *samples])}
     base = 0x400000
@@ -54,7 +57,7 @@ def make_host_capture(
                 rows.append((1_000_000_000, event, 100, 100, "app", stack_of[name], None, number, weight))
     stacks = [(stack, False, [base + places[name], base + places["main"] + 1]) for name, stack in stack_of.items()]
     symbols = [
-        (module, build_id, "elf", 0, place, 0, [{"function": name, "file": file, "line": 7}])
+        (module, build_id, "elf", 0, place, 0, [{"function": named[name][0], "file": named[name][1], "line": 7}])
         for name, place in places.items()
     ]
     folder.mkdir(parents=True)

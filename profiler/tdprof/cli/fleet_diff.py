@@ -112,7 +112,7 @@ def _count(
         TdprofError: a side has nothing, or a recording is on both.
     """
     from tdprof.fleet.changes import SideCounts
-    from tdprof.fleet.read import count_functions
+    from tdprof.fleet.read import count_sides
     from tdprof.fleet.report import find_recordings
 
     # What is on both sides is known where both are read alike.
@@ -123,11 +123,9 @@ def _count(
     recorded = [side.parts.identities() for side in found]
     if both := recorded[0] & recorded[1]:
         raise TdprofError(f"{len(both)} recordings are on both sides", hint="--a and --b that exclude each other")
+    of_sides = count_sides(store, [(side.parts, side.strata) for side in found])
     counted = [
-        [
-            SideCounts(stratum, counts)
-            for stratum, counts in zip(side.strata, count_functions(store, side.parts, side.strata), strict=True)
-        ]
-        for side in found
+        [SideCounts(stratum, counts) for stratum, counts in zip(side.strata, of_side, strict=True)]
+        for side, of_side in zip(found, of_sides, strict=True)
     ]
     return counted, list(dict.fromkeys([*found[0].set_aside.notes, *found[1].set_aside.notes]))

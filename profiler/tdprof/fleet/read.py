@@ -2,7 +2,7 @@
 
 import functools
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +144,26 @@ def count_functions(store: Store, parts: Parts, strata: Sequence[Stratum]) -> li
     Raises:
         TdprofError: a roll-up is missing or damaged.
     """
+    return count_sides(store, [(parts, strata)])[0]
+
+
+def count_sides(store: Store, sides: Sequence[tuple[Parts, Sequence[Stratum]]]) -> list[list[FunctionCounts]]:
+    """The functions of each stratum of several sides, on all of which a function is known by the same name.
+
+    Raises:
+        TdprofError: a roll-up is missing or damaged.
+    """
+    found = [_read_rows(store, parts, strata) for parts, strata in sides]
+    keys = list({key for rows in found for parts in rows for part in parts for key in part.keys})
+    named = dict(zip(keys, fleet_functions(keys), strict=True))
+    return [
+        [_counts(parts, stratum, named) for stratum, parts in zip(strata, rows, strict=True)]
+        for (_, strata), rows in zip(sides, found, strict=True)
+    ]
+
+
+def _read_rows(store: Store, parts: Parts, strata: Sequence[Stratum]) -> list[list[KeyedRows]]:
+    """What was counted of each stratum."""
     found: list[list[KeyedRows]] = [[] for _ in strata]
     by_stem: dict[Stem, list[str]] = {}
     for each in parts.recordings:
@@ -158,7 +178,7 @@ def count_functions(store: Store, parts: Parts, strata: Sequence[Stratum]) -> li
     for stratum, rows in zip(strata, found, strict=True):
         if parts.sums:
             rows.append(add_chosen(store, parts.sums, stratum))
-    return [_counts(rows, stratum) for stratum, rows in zip(strata, found, strict=True)]
+    return found
 
 
 def _functions(store: Store, stem: Stem, recordings: Sequence[str]) -> pa.Table:
@@ -179,14 +199,13 @@ def _rows_of(table: pa.Table, stratum: Stratum) -> KeyedRows | None:
     return read_keyed(mine, numbers_of(mine["host"], row_of))
 
 
-def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:
-    names = fleet_functions([key for part in parts for key in part.keys])
-    distinct = sorted(set(names), key=lambda each: (each.module, each.name, each.file, each.is_kernel))
+def _counts(parts: Sequence[KeyedRows], stratum: Stratum, named: Mapping[FunctionKey, FleetFunction]) -> FunctionCounts:
+    names = {named[key] for part in parts for key in part.keys}
+    distinct = sorted(names, key=lambda each: (each.module, each.name, each.file, each.is_kernel))
     number = {function: row for row, function in enumerate(distinct)}
-    rows, at = [], 0
+    rows = []
     for part in parts:
-        numbers = np.array([number[each] for each in names[at : at + len(part.keys)]], np.int64)
-        at += len(part.keys)
+        numbers = np.array([number[named[key]] for key in part.keys], np.int64)
         rows.append((numbers[part.rows.function], part.rows.group, part.rows.values))
     added = _added(rows)
     values = dict(zip(VALUES, added.values, strict=True))

@@ -85,6 +85,28 @@ def test_hosts_on_both_sides_are_compared_with_themselves(tmp_path: Path, store:
     assert {row["name"] for row in stratum["functions"] if row["is_significant"]} == {"parse", "work"}
 
 
+def test_a_function_is_the_same_on_both_sides_where_one_has_another_of_its_name(tmp_path: Path, store: Path) -> None:
+    """The source file that then stands beside its name is no other function."""
+    for version, more in (("1", 0), ("2", 40)):
+        for host in range(6):
+            make_host_capture(
+                tmp_path / version / f"{host}",
+                f"h{version}{host}",
+                {"init": 500 + host, "rest": 500, "other": more},
+                functions={"init": ("init", "/src/a.c"), "other": ("init", "/src/b.c")},
+            )
+        assert tdprof("fleet", "add", store, tmp_path / version, "--label", f"version={version}").status == 0
+    sides = ("--a", "version=1", "--b", "version=2")
+    for ask in (lambda: None, lambda: tdprof("fleet", "compact", store)):
+        ask()
+        (stratum,) = json.loads(tdprof("fleet", "diff", store, *sides, "--json").stdout)["strata"]
+        found = {(row["name"], row["file"]): (row["a"]["share"], row["b"]["share"]) for row in stratum["functions"]}
+        assert found["init", "a.c"] == pytest.approx((0.501, 0.482), abs=0.001)
+        assert found["init", "b.c"] == pytest.approx((0, 0.038), abs=0.001)
+        assert ("init", "") not in found
+        assert tdprof("fleet", "diff", store, *sides, "--fail-on", "init:self<-10%").status == 0
+
+
 def test_one_host_more_on_a_side_takes_no_answer_away(tmp_path: Path, store: Path) -> None:
     """A host that was installed between two releases has none like it: it counts with the others."""
     for version, parse, hosts in (("1", 0.2, 8), ("2", 0.3, 9)):
