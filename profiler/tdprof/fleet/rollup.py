@@ -16,6 +16,7 @@ from tdprof.fleet.identity import Digest, all_bounded, bounded, core_kind, recor
 from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
+from tdprof.fleet.totals import totals_once
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
 from tdprof.model.duty import TOPDOWN, recorded_ns_of
@@ -220,17 +221,21 @@ def _functions(profile: Profile, code: _Code) -> pa.Table:
         "linkage_name": linkage,
         "file": [key[2] for key in code.keys],
     }
+    alike: dict[tuple[str, str, str, bool], list[int]] = {}
+    for (module, name, file, _), row, inside in zip(code.keys, code.row.tolist(), is_kernel.tolist(), strict=True):
+        alike.setdefault((base[module], name, posixpath.basename(file), inside), []).append(row)
     hot, parts = code.hotspots, []
+    total_weight, total_samples = totals_once(profile, hot, [rows for rows in alike.values() if len(rows) > 1])
     left = np.setdiff1d(np.arange(len(hot)), code.row)
     for event, info in enumerate(profile.events):
         values = {
             "self_samples": hot.self_samples,
             "self_weight": hot.self_weight,
-            "total_samples": hot.inclusive_samples,
-            "total_weight": hot.inclusive_weight,
+            "total_samples": total_samples,
+            "total_weight": total_weight,
         }
         columns = {name: each[code.row, event].astype(np.int64) for name, each in values.items()}
-        seen = np.flatnonzero(columns["total_samples"])
+        seen = np.flatnonzero(hot.inclusive_samples[code.row, event])
         part = {
             "event": pa.repeat(info.name, len(seen)),
             "id": seen.astype(np.int32),

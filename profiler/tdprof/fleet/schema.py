@@ -50,7 +50,9 @@ FUNCTIONS = pa.schema(
         pa.field("is_ambiguous", pa.bool_(), nullable=False),  # the module has more of that name, in other files
         pa.field("self_samples", pa.int64(), nullable=False),
         pa.field("self_weight", pa.int64(), nullable=False),
-        pa.field("total_samples", pa.int64(), nullable=False),  # anywhere in the stack, a recursion once
+        # Anywhere in the stack, once: of several of one name, whose modules and source files are called alike, the
+        # innermost has it.
+        pa.field("total_samples", pa.int64(), nullable=False),
         pa.field("total_weight", pa.int64(), nullable=False),
     ]
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from builders.fleet import START_NS, make_host_capture, tdprof
+from builders.profiles import Frame, ProfileBuilder
 from tdprof.capture.segments import SegmentFolder
 from tdprof.errors import TdprofError
 from tdprof.fleet import rollup
@@ -111,6 +112,24 @@ def test_functions_of_python_that_share_their_name_are_one(tmp_path: Path, monke
         rows = rollup.roll_up(opened).tables["functions"].to_pylist()
     assert {row["function"]: row["self_samples"] for row in rows} == {"main": 0, "value": 90, "other": 10}
     assert {row["linkage_name"] for row in rows} == {"main", "value", "other"}
+
+
+def test_a_stack_counts_once_for_functions_that_are_one_to_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each package has an ``__init__.py``, and those that import each other are in one stack."""
+
+    def imports(_: OpenCapture) -> Profile:
+        package, inner = (Frame("<module>", file=f"/lib/{name}/__init__.py") for name in ("package", "inner"))
+        made = ProfileBuilder().add(package, inner, count=60).add(package, "load", count=30)
+        return made.add("load", count=10).build()
+
+    capture = make_host_capture(tmp_path / "a.capture", "a", {"work": 1})
+    monkeypatch.setattr(rollup, "load_profile", imports)
+    assert tdprof("fleet", "add", tmp_path / "store", capture).status == 0
+    (stratum,) = json.loads(tdprof("fleet", "report", tmp_path / "store", "--json").stdout)["strata"]
+    found = {row["name"]: (row["self"]["samples"], row["total"]["samples"]) for row in stratum["functions"]}
+    assert found == {"<module>": (60, 90), "load": (40, 40)}
 
 
 def test_a_copy_of_a_recording_counts_once(tmp_path: Path, captures: list[Path]) -> None:
