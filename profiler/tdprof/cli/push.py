@@ -139,7 +139,10 @@ def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Map
     def ask() -> _Answer:
         try:
             with opener.open(message, timeout=_TIMEOUT_S) as answer:
-                return _Answer(answer.status, answer.reason, dict(answer.headers), answer.read(_MOST_ANSWER_BYTES))
+                body = answer.read(_MOST_ANSWER_BYTES)
+                if len(body) < _MOST_ANSWER_BYTES and answer.length:  # told for parts of a body by no error
+                    raise http.client.IncompleteRead(body, answer.length)
+                return _Answer(answer.status, answer.reason, dict(answer.headers), body)
         except urllib.error.HTTPError as error:
             with error:
                 return _Answer(error.code, error.reason, dict(error.headers), error.read(_MOST_ANSWER_BYTES))
@@ -147,6 +150,11 @@ def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Map
     for attempt in range(_ATTEMPTS):
         try:
             answer = _within(_WHOLE_S, ask)
+        except http.client.IncompleteRead as error:
+            raise TdprofError(
+                f"{address} broke off its answer: it may have taken the profile, or not",
+                hint="look there, or send again",
+            ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise TdprofError(f"cannot send to {address}: {reason}", hint="is the server there?") from error

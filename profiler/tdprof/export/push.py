@@ -22,6 +22,7 @@ from tdprof.values import dataclass
 MOST_BYTES = 4 << 20
 _PUSH = "/push.v1.PusherService/Push"
 _WRITE_RAW = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
+_PROTOBUF = "application/x-protobuf"
 _TRAILER = 0x80  # of a gRPC-Web frame's flags
 _FRAME_HEADER_BYTES = 5
 # Pyroscope refuses a sample type with "-" (its ValidateProfile), and parts names of its own at ":".
@@ -66,7 +67,11 @@ class Pyroscope:
         return PushRequest(_PUSH, {"Content-Type": "application/json", "Connect-Protocol-Version": "1"}, body)
 
     def failure(self, headers: Mapping[str, str], body: bytes) -> str:
-        return ""
+        try:
+            is_message = isinstance(json.loads(body), dict)
+        except (ValueError, RecursionError):
+            is_message = False
+        return "" if is_message else "the answer is not Pyroscope's"
 
 
 def _with_pyroscope_types(pprof: bytes) -> bytes:
@@ -101,7 +106,7 @@ class Parca:
         return PushRequest(_WRITE_RAW, headers, b"\0" + len(message).to_bytes(4, "big") + message)
 
     def failure(self, headers: Mapping[str, str], body: bytes) -> str:
-        told = {name.lower(): value for name, value in headers.items()} | _trailers(body)
+        told = _lowered(headers) | _trailers(body)
         status = told.get("grpc-status", "")
         if status == "0":
             return ""
@@ -115,17 +120,22 @@ class Otlp:
 
     def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
         message = otlp.make_request(pprof_pb2.Profile.FromString(gzip.decompress(pprof)), labels)
-        return PushRequest(otlp.PATH, {"Content-Type": "application/x-protobuf"}, message)
+        return PushRequest(otlp.PATH, {"Content-Type": _PROTOBUF}, message)
 
     def failure(self, headers: Mapping[str, str], body: bytes) -> str:
-        return otlp.failure_in(body)
+        kind = _lowered(headers).get("content-type", _PROTOBUF).partition(";")[0].strip().lower()
+        return otlp.failure_in(body) if kind == _PROTOBUF else f"the answer is not OTLP's, but {kind}"
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _trailers(body: bytes) -> dict[str, str]:
     """What the last frame of a gRPC-Web answer says, as headers."""
     while len(body) >= _FRAME_HEADER_BYTES:
         end = _FRAME_HEADER_BYTES + int.from_bytes(body[1:_FRAME_HEADER_BYTES], "big")
-        if body[0] & _TRAILER:
+        if body[0] & _TRAILER and len(body) >= end:
             lines = body[_FRAME_HEADER_BYTES:end].decode("utf-8", "replace").splitlines()
             return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = body[end:]

@@ -40,7 +40,7 @@ class Server:
                 outer.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 status, headers, answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
                 self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
+                for name, value in {"Content-Length": str(len(answer)), **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(answer)
@@ -277,6 +277,32 @@ def test_what_parca_refuses_is_told(
     ran = tdprof("push", capture, "--to", f"parca+http://127.0.0.1:{server.port}")
     assert ran.status == 1
     assert words in ran.error.message
+
+
+@pytest.mark.parametrize("kind", ["pyroscope", "parca", "otlp"])
+@pytest.mark.parametrize(
+    ("headers", "answer", "words"),
+    [
+        ({"Content-Type": "text/html; charset=utf-8"}, b"<!doctype html><p>Please log in", "did not take the profile"),
+        ({"Content-Length": "200"}, b"", "broke off its answer"),
+        ({"Content-Length": "200"}, _GRPC_OK, "broke off its answer"),
+    ],
+)
+def test_an_answer_of_somebody_else_or_half_of_one_is_no_success(
+    server: Server, capture: Path, kind: str, headers: dict[str, str], answer: bytes, words: str
+) -> None:
+    """A proxy's page for logging in has the status 200."""
+    server.answers = [(200, headers, answer)]
+    ran = tdprof("push", capture, "--to", f"{kind}+http://127.0.0.1:{server.port}")
+    assert ran.error is not None
+    assert words in ran.error.message
+
+
+@pytest.mark.parametrize("bytes_left_out", range(1, 22))
+def test_half_of_a_grpc_status_is_none(bytes_left_out: int) -> None:
+    """The last digit may be missing."""
+    assert not Parca().failure({}, _GRPC_OK)
+    assert Parca().failure({}, _GRPC_OK[:-bytes_left_out])
 
 
 def test_a_busy_server_is_asked_again_and_another_one_is_not(server: Server, capture: Path) -> None:
