@@ -167,6 +167,8 @@ def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Map
     else:
         words = kind.failure(answer.headers, answer.body)
     if words:
+        if token := os.environ.get(TOKEN_VARIABLE):
+            words = words.replace(token, "…")  # some show what they were asked
         raise TdprofError(f"{address} did not take the profile: {printable(words)[:500]}")
 
 

@@ -152,6 +152,12 @@ def parse_target(typed: str) -> tuple[PushTarget, str]:
         TdprofError: it is no such address.
     """
     kind, _, address = typed.partition("+")
+    if "@" in address.partition("//")[2].partition("/")[0] or "@" in kind:
+        raise TdprofError(
+            "--to: a user or password in an address is not sent, and would be in every log",
+            hint="TDPROF_PUSH_TOKEN in the environment, which is sent as a bearer token",
+            status=2,
+        )
     if kind not in _TARGETS or not address.startswith(("http://", "https://")):
         raise TdprofError(
             f"'{typed}' is nothing to push to",

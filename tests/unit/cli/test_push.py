@@ -369,6 +369,19 @@ def test_nothing_follows_a_redirect_and_a_token_goes_nowhere_else(
     assert "in the clear" in ran.error.message
 
 
+def test_credentials_are_in_no_message(server: Server, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in ("pyroscope+https://me:s3cret@localhost:1", "https://me:s3cret@localhost"):
+        ran = tdprof("push", capture, "--to", target)
+        assert ran.error is not None
+        assert ran.status == 2
+        assert "s3cret" not in f"{ran.error.message} {ran.error.hint}"
+    monkeypatch.setenv("TDPROF_PUSH_TOKEN", "t0ken")
+    server.answers = [(401, {}, b"what is t0ken?")]
+    ran = tdprof("push", capture, "--to", f"pyroscope+http://127.0.0.1:{server.port}")
+    assert ran.error is not None
+    assert ran.error.message.endswith("401 Unauthorized: what is …?")
+
+
 def test_what_is_typed_wrong_and_who_is_not_there(server: Server, capture: Path, tmp_path: Path) -> None:
     for wrong in ("http://x", "pyroscope+ftp://x", "otlp+grpc://x", "parca", ""):
         assert tdprof("push", capture, "--to", wrong).status == 2
