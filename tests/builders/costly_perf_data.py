@@ -97,6 +97,23 @@ def perf_samples_that_shrink(folder: Path, size: int) -> list[str]:
 
 
 @builder
+def perf_tool_records_that_shrink(folder: Path, size: int) -> list[str]:
+    """Compressed records of the perf tool, where none belongs."""
+    writer = _writer()
+    data = writer.compressed(writer.tool_record(FINISHED_ROUND, b"") * (min(size * 400, 64 << 20) // 8))
+    return _report(folder, writer.file(_sample(writer) + data[:size]))
+
+
+@builder
+def perf_unknown_records_that_shrink(folder: Path, size: int) -> list[str]:
+    """Compressed records of a type that is not known."""
+    writer = _writer()
+    record = writer.records.record(60, b"")
+    data = writer.compressed(record * (min(size * 3000, 1 << 30) // 8), piece_bytes=1 << 20)
+    return _report(folder, writer.file(_sample(writer) + data[:size]))
+
+
+@builder
 def perf_mappings(folder: Path, size: int) -> list[str]:
     """Mappings of many processes, each file with a name of its own."""
     writer = _writer()

@@ -30,6 +30,8 @@ _SOME = [
     costly_perf_data.perf_branches_that_shrink,
     costly_perf_data.perf_buffers_without_bytes,
     costly_perf_data.perf_namespaces,
+    costly_perf_data.perf_tool_records_that_shrink,
+    costly_perf_data.perf_unknown_records_that_shrink,
     costly_programs.annotated_calls_with_names_that_double,
     costly_side_tables.frames_in_each_other_many_times,
     costly_side_tables.frames_in_each_other_on_a_page,

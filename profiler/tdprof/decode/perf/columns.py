@@ -234,6 +234,20 @@ class RecordLosses:
     damage: tuple[DamagedRecords, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one stretch of the file became. Row numbers in the others refer to ``samples``.
+
+    ``copies`` are to be used until the next batch is asked for.
+    """
+
+    samples: Samples
+    reads: Table
+    branches: Table
+    copies: Copies
+    side_band: SideBand
+
+
 class RecordStream(Protocol):
     """A decoder of one stream of records: ``feed`` bytes, then take what they became."""
 

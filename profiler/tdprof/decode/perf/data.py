@@ -21,7 +21,7 @@ from tdprof.decode.perf.auxtrace import (
     parse_auxtrace_info,
     parse_time_conversion,
 )
-from tdprof.decode.perf.columns import Chains, Copies, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf.columns import Batch, Chains, RecordLosses, RecordStream
 from tdprof.decode.perf.compressed import Inflater
 from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
 from tdprof.decode.perf.files import FileLosses, open_files
@@ -31,7 +31,6 @@ from tdprof.decode.perf.tool_records import EVENT_UPDATE_NAME, IGNORED_TOOL_RECO
 from tdprof.errors import TdprofError
 from tdprof.model.events import MOST_EVENTS
 from tdprof.native.library import load_native
-from tdprof.values import dataclass
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
@@ -39,20 +38,6 @@ _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 _COPIES_WINDOW_BYTES = 8 << 20  # with copied stacks, of which 2 MiB are some hundred samples
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one stretch of the file became. Row numbers in the others refer to ``samples``.
-
-    ``copies`` are to be used until the next batch is asked for.
-    """
-
-    samples: Samples
-    reads: Table
-    branches: Table
-    copies: Copies
-    side_band: SideBand
 
 
 class PerfData:
@@ -307,7 +292,7 @@ class PerfData:
                 if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
                     for _ in inflater.feed(self._compressed_part(type_, body)):
                         batch = self._take_batch()
-                        inflater.keep(len(batch.side_band.rows), len(stream.chains().frames))
+                        inflater.keep(batch)
                         yield batch
                 payload_bytes = self._take_tool_record(type_, misc, body, file, data, at + size)
                 stream.skip(size + payload_bytes)

@@ -115,6 +115,36 @@ def test_a_zstd_bomb_does_not_fill_memory(tmp_path: Path) -> None:
     assert data.losses.compressed_bytes > 0
 
 
+@pytest.mark.parametrize(("depth", "stack_bytes"), [(100, 0), (0, 8 << 10), (0, 60 << 10)])
+def test_samples_that_are_alike_shrink_to_nearly_nothing(tmp_path: Path, depth: int, stack_bytes: int) -> None:
+    """As of a program that stands in one function: perf record -z has made them a thousand times smaller."""
+    common = SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.PERIOD
+    kinds = SampleType.CALLCHAIN if depth else SampleType.REGS_USER | SampleType.STACK_USER
+    writer = PerfDataWriter([Event(RecordLayout(common | kinds, sample_regs_user=0xFF0FFF))])
+    writer.features[6] = writer.string("x86_64")
+    stack, chain = bytes(range(256)) * (stack_bytes // 256), [CONTEXT_USER, *range(0x1000, 0x1000 + 16 * depth, 16)]
+    registers = [0x7000] * (0xFF0FFF).bit_count()
+    count = (60 << 20) // (stack_bytes or 8 * depth)
+    records = b"".join(
+        writer.records.sample(Sample(ip=5, pid=7, tid=7, time_ns=i, chain=chain, regs_user=registers, stack=stack))
+        for i in range(count)
+    )
+    compressed = writer.compressed(records, piece_bytes=1 << 18)
+    assert len(compressed) * 80 < len(records)
+    with PerfData(write(tmp_path, writer.file(compressed)), keep_copies=True) as data:
+        assert sum(len(batch.samples) for batch in data.batches()) == count
+        assert data.losses.compressed_bytes == 0
+
+
+@pytest.mark.parametrize("type_", [60, 68], ids=["unknown", "of the perf tool"])
+def test_records_that_belong_in_no_compressed_stream_do_not_fill_time(tmp_path: Path, type_: int) -> None:
+    writer = two_events()
+    compressed = writer.compressed(writer.tool_record(type_, b"") * (100 << 17), piece_bytes=100 << 20)
+    assert len(compressed) < 20_000
+    _, _, data = read(write(tmp_path, writer.file(compressed)))
+    assert data.losses.compressed_bytes > 0
+
+
 def test_what_lies_in_a_directory_beside_perfs_own_files_is_not_waited_for(tmp_path: Path) -> None:
     writer = two_events()
     (tmp_path / "data").write_bytes(writer.file(samples_of(writer, 3)))
