@@ -152,6 +152,16 @@ def test_side_band_tables(tmp_path: Path) -> None:
     assert manifest.losses.throttled == 1
 
 
+def test_samples_that_a_filter_left_out_are_not_lost(tmp_path: Path) -> None:
+    """perf record --filter counts them in a record of lost samples, with a bit of its own."""
+    made = writer()
+    w = made.records
+    filtered = w.record(RecordType.LOST_SAMPLES, w.words([5_000]) + w.sample_id(id_=1), misc=1 << 15)
+    _, manifest = imported(tmp_path, made.file(recording(made) + filtered))
+    assert manifest.losses.samples_ring_full == 12
+    assert "5,000 samples were left out as they were recorded (perf record --filter)" in manifest.notes
+
+
 @pytest.mark.parametrize("time_ns", [(1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_times_up_to_the_last_that_a_clock_has(tmp_path: Path, time_ns: int) -> None:
     made = writer()

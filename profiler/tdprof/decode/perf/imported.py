@@ -23,6 +23,7 @@ from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.decode.perf.used_stacks import UsedStacks, stack_identities
 from tdprof.decode.perf.walked import Walk, WalkedStacks
 from tdprof.decode.side_band import side_band_tables
+from tdprof.decode.spe.switches import is_loss
 from tdprof.linux.perf_abi import RecordType, SampleType
 from tdprof.model.arrays import U64, distinct
 from tdprof.model.events import EventInfo, Unit
@@ -137,6 +138,8 @@ def import_tables(
     result.kernel_addresses = distinct(np.concatenate([stacks.write(data.chains(), writer), branches.finish()]))
     result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids, branches.unknown_events)
     result.notes += [*branches.notes, *_notes(data, result)]
+    if lost.filtered:
+        result.notes.append(f"{lost.filtered:,} samples were left out as they were recorded (perf record --filter)")
     return result
 
 
@@ -289,14 +292,22 @@ class _SampleTables:
 
 
 class _LostRecords:
-    """What the kernel says a full buffer cost. LOST and LOST_SAMPLES count the same losses in two ways."""
+    """What the kernel says a full buffer cost. LOST and LOST_SAMPLES count the same losses in two ways.
+
+    Attributes:
+        filtered: samples that were not wanted, which perf counts in the same records.
+    """
 
     def __init__(self) -> None:
+        self.filtered = 0
         self._by_type = dict.fromkeys((RecordType.LOST, RecordType.LOST_SAMPLES), 0)
 
     def add(self, batch: SideBand) -> None:
+        rows = batch.rows[np.isin(batch.rows["type"], tuple(self._by_type))]
+        is_lost = is_loss(rows)
+        self.filtered += int(rows["value"][~is_lost].sum())
         for type_ in self._by_type:
-            self._by_type[type_] += int(batch.rows["value"][batch.rows["type"] == type_].sum())
+            self._by_type[type_] += int(rows["value"][is_lost & (rows["type"] == type_)].sum())
 
     @property
     def count(self) -> int:

@@ -22,6 +22,7 @@ MISC_HYPERVISOR = 3
 MISC_COMM_EXEC = 1 << 13
 MISC_SWITCH_OUT = 1 << 13
 MISC_MMAP_BUILD_ID = 1 << 14
+MISC_LOST_SAMPLES_BPF = 1 << 15  # perf's own (tools/lib/perf/include/perf/event.h): a filter left them out
 BRANCH_CALL_STACK = 1 << 11
 BRANCH_HW_INDEX = 1 << 17
 BRANCH_COUNTERS = 1 << 19

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf.columns import NOT_RECORDED, SideBand, Table
-from tdprof.decode.perf.layout import MISC_SWITCH_OUT
+from tdprof.decode.perf.layout import MISC_LOST_SAMPLES_BPF, MISC_SWITCH_OUT
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.model.spe import NO_TID
@@ -110,7 +110,8 @@ def switch_rows(rows: Table) -> Table:
 
 def is_loss(rows: Table) -> NDArray[np.bool_]:
     """bool[n]: whether each tells that records were lost."""
-    return np.isin(rows["type"], _LOSSES)
+    is_lost: NDArray[np.bool_] = np.isin(rows["type"], _LOSSES) & (rows["misc"] & MISC_LOST_SAMPLES_BPF == 0)
+    return is_lost
 
 
 def is_switch(rows: Table) -> NDArray[np.bool_]:
