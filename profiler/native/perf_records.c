@@ -163,6 +163,28 @@ static void take_tail(const struct perf_layout *layout, struct cursor *c, struct
 		take(c, take64(c));
 }
 
+/* PERF_SAMPLE_RAW; what it embeds takes the place of the sample's own. */
+static bool take_raw(const struct perf_layout *layout, struct cursor *c, struct perf_samples *s, uint64_t row,
+                     struct split_chain *chain)
+{
+	const uint32_t bytes = take32(c);
+	const uint8_t *raw = take(c, bytes);
+	if (!layout->embeds_sample || raw == NULL)
+		return true;
+	struct cursor embedded = { .at = raw, .end = raw + bytes, .swap = c->swap };
+	s->pid[row] = take32(&embedded);
+	s->tid[row] = take32(&embedded);
+	s->period[row] = take64(&embedded);
+	const uint64_t count = take64(&embedded);
+	if (embedded.failed || count > left(&embedded) / 8)
+		return false;
+	chain->users = chain->kernels = chain->guests = chain->unknown = chain->deferred = 0;
+	take_chain(&embedded, count, PERF_RECORD_MISC_USER, chain);
+	s->ip[row] = chain->users > 0 ? chain->user[0] : 0;
+	s->cgroup[row] = take64(&embedded);
+	return !embedded.failed;
+}
+
 /* The sample's stack as it was copied, if it can be walked; STOP_END if it is taken or there is none. */
 static enum perf_stop take_copy(struct perf_copies *copies, const struct perf_layout *layout, const struct tail *tail,
                                 uint64_t row, bool swap)
@@ -279,8 +301,8 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
 			return PERF_MALFORMED;
 		take_chain(c, count, cpu_mode, &chain);
 	}
-	if (type & PERF_SAMPLE_RAW)
-		take(c, take32(c));
+	if (type & PERF_SAMPLE_RAW && !take_raw(layout, c, s, row, &chain))
+		return PERF_MALFORMED;
 	if (type & PERF_SAMPLE_BRANCH_STACK) {
 		const enum perf_outcome outcome = take_branches(d, layout, c, &branch_rows);
 		*stop = STOP_BRANCHES;
@@ -292,7 +314,11 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
 		take_tail(layout, c, &tail);
 	if (c->failed)
 		return PERF_MALFORMED;
-	s->cgroup[row] = tail.cgroup;
+	/* Around an embedded sample stands the place of who ran next. */
+	if (layout->embeds_sample && type & PERF_SAMPLE_RAW)
+		ip = tail.user_pc = 0;
+	else
+		s->cgroup[row] = tail.cgroup;
 	*stop = intern_chain(d, lookups, &chain, cpu_mode, ip, tail.user_pc, row);
 	if (*stop == STOP_END)
 		*stop = take_copy(&d->copies, layout, &tail, row, c->swap);

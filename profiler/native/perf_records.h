@@ -44,7 +44,8 @@ struct perf_layout {
 	/* Which of the user registers a walk of the copied stack begins with, in the order of struct unwind_samples;
 	 * -1 = not recorded. */
 	int32_t walk_registers[PERF_MOST_WALK_REGISTERS];
-	uint32_t has_copies; /* the stack is copied, and enough registers are */
+	uint32_t has_copies;    /* the stack is copied, and enough registers are */
+	uint32_t embeds_sample; /* the raw data is the sample that is meant: perf record --off-cpu */
 };
 
 /* One slot of an open-addressed table from a sample id to its event; event == NO_EVENT marks a free slot. */

@@ -48,10 +48,19 @@ def layouts_(draw: st.DrawFn) -> list[RecordLayout]:
             fixed_period=draw(st.sampled_from([0, 4000])),
             user_pc_register=draw(st.sampled_from([-1, 1, 32])),
             walk_registers=walk_registers,
+            embeds_sample=draw(st.booleans()),
             ids=ids,
         )
         for ids in IDS[: draw(st.integers(1, 3))]
     ]
+
+
+@st.composite
+def embedded_samples(draw: st.DrawFn) -> bytes:
+    """What perf's program for time off CPUs puts into the raw data, and what is nearly that."""
+    chain = draw(st.lists(word, max_size=4))
+    data = struct.pack("<IIQQ", draw(u32), draw(u32), draw(u64), len(chain) + draw(st.sampled_from([0, 0, 0, 1, 9])))
+    return data + struct.pack(f"<{len(chain) + 1}Q", *chain, draw(u64))
 
 
 @st.composite
@@ -67,7 +76,7 @@ def samples(draw: st.DrawFn, layout: RecordLayout) -> Sample:
         period=draw(u64),
         read=Read(draw(st.lists(st.tuples(u64, word, u64), min_size=count, max_size=count)), draw(u64), draw(u64)),
         chain=draw(st.lists(word, max_size=12)),
-        raw=draw(st.binary(max_size=20)),
+        raw=draw(st.binary(max_size=20) | embedded_samples()),
         branches=draw(st.lists(st.tuples(u64, u64, u64), max_size=4)),
         regs_user=draw(st.none() | st.just(list(range(layout.sample_regs_user.bit_count())))),
         stack=draw(st.binary(max_size=20)),

@@ -41,6 +41,7 @@ class PerfLayout(ctypes.Structure):
         ("sample_id_all", _u32),
         ("walk_registers", _i32 * MOST_WALK_REGISTERS),
         ("has_copies", _u32),
+        ("embeds_sample", _u32),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import struct
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,50 @@ def test_times_up_to_the_last_that_a_clock_has(tmp_path: Path, time_ns: int) -> 
     late = made.records.comm(7, 7, b"late", trailer=made.records.sample_id(pid=7, tid=7, time_ns=time_ns, id_=1))
     folder, _ = imported(tmp_path, made.file(recording(made) + late))
     assert [row["time_ns"] for row in rows(folder, "processes") if row["name"] == "late"] == [time_ns]
+
+
+@pytest.mark.parametrize("embeds", [False, True], ids=["before Linux 6.16", "since"])
+def test_time_off_a_cpu(tmp_path: Path, embeds: bool) -> None:
+    """perf record --off-cpu writes what its program added up at the end, with times that no clock has.
+
+    Since 6.16 each sample's raw data is the sample, and those that lasted long come at once, with pid and tid swapped.
+    """
+    kinds = SAMPLE_TYPE & ~SampleType.CALLCHAIN | SampleType.RAW if embeds else SAMPLE_TYPE
+    events = [
+        Event(RecordLayout(SAMPLE_TYPE, ids=(1,)), "cpu-clock", 1, 0),
+        Event(RecordLayout(kinds, ids=(2,)), "offcpu-time", 1, 10, 1, ("freq",)),
+    ]
+    made = PerfDataWriter(events)
+    w, chain, at_end_ns = made.records, [CONTEXT_USER, 0x1010, 0x1020], 2**64 - 2**32
+
+    def sample(time_ns: int, pid: int, tid: int, period: int) -> bytes:
+        if not embeds:
+            return w.sample(Sample(chain[1], pid, tid, time_ns, id=2, period=period, chain=chain), event=1)
+        raw = struct.pack("<IIQQ3QQ", pid, tid, period, len(chain), *chain, 0)
+        return w.sample(Sample(KERNEL_BASE, 99, 99, time_ns, id=2, raw=raw, misc=1), event=1)
+
+    data = (
+        w.comm(7, 7, b"app", trailer=w.sample_id(pid=7, tid=7, time_ns=100, id_=1))
+        + w.mmap2(7, 0x1000, 0x1000, 0, b"/bin/app", trailer=w.sample_id(pid=7, tid=7, time_ns=100, id_=1))
+        + w.sample(Sample(0x1010, 7, 8, 1_000, id=1, period=100, chain=chain))
+        + (sample(2_000, 8, 7, 600_000_000) if embeds else b"")
+        + w.sample(Sample(0x1010, 7, 8, 3_000, id=1, period=100, chain=chain))
+        + sample(at_end_ns, 7, 8, 5_000_000)
+        + sample(at_end_ns + 1, 7, 7, 4_000_000)
+    )
+    folder, manifest = imported(tmp_path, made.file(data))
+    assert [(event.name, event.unit.value, event.frequency_hz) for event in manifest.events][1:] == [
+        ("offcpu-time", "nanoseconds", 0)
+    ]
+    assert (manifest.start_monotonic_ns, manifest.end_monotonic_ns) == (1_000, 3_000)
+    stacks = {(row["stack"], row["is_kernel"]): row["addresses"] for row in rows(folder, "stacks")}
+    found = sorted(
+        (row["time_ns"], row["pid"], row["tid"], row["weight"], row["kernel_stack"], stacks[row["user_stack"], False])
+        for row in rows(folder, "samples")
+        if row["event"] == 1
+    )
+    at_once = [(2_000, 7, 8, 600_000_000, None, chain[1:])] if embeds else []
+    assert found == [*at_once, (3_000, 7, 7, 4_000_000, None, chain[1:]), (3_000, 7, 8, 5_000_000, None, chain[1:])]
 
 
 def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:

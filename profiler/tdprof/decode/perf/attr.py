@@ -51,7 +51,8 @@ _SOFTWARE = (
     "bpf-output",
     "cgroup-switches",
 )
-SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK, SOFTWARE_DUMMY = 0, 1, 9
+SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK, SOFTWARE_DUMMY, SOFTWARE_BPF_OUTPUT = 0, 1, 9, 10
+_OFF_CPU = "offcpu-time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,13 @@ class Attr:
     @property
     def is_clock(self) -> bool:
         """Whether it counts nanoseconds."""
-        return self.type == PmuType.SOFTWARE and self.config in (SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK)
+        is_clock = self.type == PmuType.SOFTWARE and self.config in (SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK)
+        return is_clock or self.is_off_cpu
+
+    @property
+    def is_off_cpu(self) -> bool:
+        """Whether its samples are made by perf's own BPF program, of threads that come back (``--off-cpu``)."""
+        return self.type == PmuType.SOFTWARE and self.config == SOFTWARE_BPF_OUTPUT and self.name == _OFF_CPU
 
     @property
     def is_dummy(self) -> bool:
@@ -114,6 +121,7 @@ class Attr:
             fixed_period=0 if has_period or self.is_frequency else self.sample_period,
             user_pc_register=PC_REGISTER.get(arch, -1),
             walk_registers=WALK_REGISTERS.get(arch, ()),
+            embeds_sample=self.is_off_cpu and bool(self.sample_type & SampleType.RAW),
             ids=self.ids,
         )
 

@@ -19,6 +19,7 @@ from tdprof.decode.perf.columns import NO_CHAIN, NOT_RECORDED, Samples, SideBand
 from tdprof.decode.perf.containers import cgroup_table, namespace_table
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.groups import INTERVAL_NS, ProcessChanges, SampleGroups, SampleIntervals, sorted_changes
+from tdprof.decode.perf.off_cpu import OffCpuSamples
 from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.decode.perf.used_stacks import UsedStacks, stack_identities
 from tdprof.decode.perf.walked import Walk, WalkedStacks
@@ -118,6 +119,7 @@ def import_tables(
     groups = SampleGroups(SampleIntervals(numbers, changes, interval_ns))
     tables = _SampleTables(groups, stacks, writer, has_cgroups=has_cgroups)
     branches = BranchTable(data.attrs, numbers, changes, writer, data.size_bytes)
+    off_cpu = OffCpuSamples(data.attrs, mappings, processes)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
     for batch in data.batches(copy=False):
@@ -126,6 +128,7 @@ def import_tables(
         branches.add(batch.samples, batch.branches)
         if walked:
             walked.replace(batch.samples, batch.copies)
+        off_cpu.correct(batch.samples)
         samples = deltas.expand(batch.samples, batch.reads)
         if len(samples):
             first_ns = min(first_ns, int(samples.time_ns.min()))
@@ -186,7 +189,7 @@ def _numbered_events(attrs: list[Attr]) -> tuple[list[int], list[EventInfo]]:
             numbers.append(NOT_RECORDED)
             continue
         numbers.append(len(events))
-        rate = {"frequency_hz" if attr.is_frequency else "period": attr.sample_period}
+        rate = {"frequency_hz" if attr.is_frequency else "period": 0 if attr.is_off_cpu else attr.sample_period}
         name = _PRECISION.sub("", attr.name)
         events.append(EventInfo(name, Unit.NANOSECONDS if attr.is_clock else Unit.COUNT, **rate))
     return numbers, events

@@ -43,6 +43,8 @@ class RecordLayout:
         user_pc_register: number of the program counter in ``sample_regs_user`` (32 on arm64, 8 on x86), -1 = not asked.
         walk_registers: numbers in ``sample_regs_user`` of what a walk of the user stack begins with, in the order of
             ``unwind.walk``; empty where stacks of that machine are not walked.
+        embeds_sample: whether the raw data of a sample is the sample that is meant: process, thread, period, call chain
+            and cgroup, as perf's ``__set_offcpu_sample`` reads it (util/evsel.c).
         ids: the ids under which the kernel reports this event.
     """
 
@@ -56,6 +58,7 @@ class RecordLayout:
     fixed_period: int = 0
     user_pc_register: int = -1
     walk_registers: tuple[int, ...] = ()
+    embeds_sample: bool = False
     ids: tuple[int, ...] = ()
 
     @property
@@ -128,6 +131,7 @@ def _shape(layout: RecordLayout) -> tuple[int, ...]:
         layout.branch_sample_type & (BRANCH_HW_INDEX | BRANCH_COUNTERS),
         layout.sample_regs_user.bit_count(),
         layout.sample_regs_intr.bit_count(),
+        layout.embeds_sample,
     )
 
 

@@ -258,6 +258,7 @@ def _native_layout(layout: RecordLayout) -> PerfLayout:
         layout.sample_id_all,
         (ctypes.c_int32 * MOST_WALK_REGISTERS)(*places),
         layout.has_copies,
+        layout.embeds_sample,
     )
 
 

@@ -222,10 +222,16 @@ class PythonRecordDecoder:
         chain = SplitChain(cpu_mode)
         if SampleType.CALLCHAIN in has:
             chain.split(c.words(c.u64()))
+        embedded_cgroup = None
         if SampleType.RAW in has:
-            c.take(c.u32())
+            raw = c.take(c.u32())
+            if layout.embeds_sample:
+                pid, tid, period, embedded_cgroup, chain = self._embedded(raw)
         branches = self._take_branches(layout, c) if SampleType.BRANCH_STACK in has else []
         user_pc, cgroup, registers, stack = self._take_tail(has, layout, c)
+        if embedded_cgroup is not None:  # around it stands the place of who ran next
+            ip = user_pc = 0
+            cgroup = embedded_cgroup
 
         if not chain.user and cpu_mode == MISC_USER and ip:
             chain.user.append(ip)
@@ -233,6 +239,8 @@ class PythonRecordDecoder:
             chain.user.append(user_pc)
         if not chain.kernel and cpu_mode in (MISC_KERNEL, MISC_HYPERVISOR) and ip:
             chain.kernel.append(ip)
+        if embedded_cgroup is not None:
+            ip = next(iter(chain.user), 0)
         user_chain, kernel_chain = self._intern(chain.user), self._intern(chain.kernel)
         self._rows.append((time_ns, ip, period, cgroup, pid, tid, cpu, event, user_chain, kernel_chain, misc))
         if self._copied_words and layout.has_copies and registers and stack is not None:
@@ -245,6 +253,14 @@ class PythonRecordDecoder:
         self._counts["unknown_contexts"] += chain.unknown
         self._counts["deferred_chains"] += chain.deferred
         return True
+
+    def _embedded(self, raw: bytes) -> tuple[int, int, int, int, SplitChain]:
+        """Process, thread, period, cgroup and call chain of the sample that raw data is."""
+        c = Cursor(memoryview(raw), self._byteorder)
+        pid, tid, period = c.u32(), c.u32(), c.u64()
+        chain = SplitChain(MISC_USER)
+        chain.split(c.words(c.u64()))
+        return pid, tid, period, c.u64(), chain
 
     def _take_reads(
         self, layout: RecordLayout, c: Cursor, common: tuple[int, int, int, int, int]
