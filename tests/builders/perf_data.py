@@ -23,6 +23,7 @@ FLAG_BITS = {
     "task": 13,
     "sample_id_all": 18,
     "use_clockid": 25,
+    "write_backward": 27,
 }
 
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from builders.perf_data import Event, PerfDataWriter
-from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
+from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Read, Sample
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.linux.perf_abi import RecordType, SampleType
+from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 from tdprof.pipeline import import_perf
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.load import load_profile
@@ -213,6 +213,21 @@ def test_time_off_a_cpu(tmp_path: Path, embeds: bool) -> None:
     )
     at_once = [(2_000, 7, 8, 600_000_000, None, chain[1:])] if embeds else []
     assert found == [*at_once, (3_000, 7, 7, 4_000_000, None, chain[1:]), (3_000, 7, 8, 5_000_000, None, chain[1:])]
+
+
+def test_group_reads_of_a_buffer_that_was_written_backward(tmp_path: Path) -> None:
+    layout = RecordLayout(
+        SAMPLE_TYPE & ~SampleType.CALLCHAIN | SampleType.READ, ReadFormat.GROUP | ReadFormat.ID, ids=(1,)
+    )
+    events = [Event(layout, "cycles", flags=("write_backward",)), Event(replace(layout, ids=(2,)), "faults", 1, 2)]
+    made = PerfDataWriter(events)
+    data = b"".join(
+        made.records.sample(Sample(0x1010, 7, 7, time_ns, id=1, read=Read([(cycles, 1, 0), (faults, 2, 0)])))
+        for time_ns, cycles, faults in [(3_000, 700, 9), (2_000, 300, 9), (1_000, 100, 4)]
+    )
+    folder, _ = imported(tmp_path, made.file(data))
+    found = sorted((row["time_ns"], row["event"], row["weight"]) for row in rows(folder, "samples"))
+    assert found == [(1_000, 0, 100), (1_000, 1, 4), (2_000, 0, 200), (2_000, 1, 5), (3_000, 0, 400)]
 
 
 def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:

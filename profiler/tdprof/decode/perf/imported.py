@@ -112,7 +112,7 @@ def import_tables(
 
     # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
     is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
-    deltas = ReadDeltas(per_thread=is_read_per_thread)
+    deltas = ReadDeltas(per_thread=is_read_per_thread, backward=_backward_reads(data))
     changes = _changes(side_band)
     has_cgroups = any(attr.sample_type & SampleType.CGROUP for attr in data.attrs)
     stacks = UsedStacks(walked)
@@ -144,6 +144,13 @@ def import_tables(
     if lost.filtered:
         result.notes.append(f"{lost.filtered:,} samples were left out as they were recorded (perf record --filter)")
     return result
+
+
+def _backward_reads(data: PerfData) -> Table | None:
+    """All counter values of samples, where the kernel wrote its last record first; None where it did not."""
+    if not any(attr.sample_type & SampleType.READ and attr.has_flag("write_backward") for attr in data.attrs):
+        return None
+    return np.concatenate([batch.reads for batch in data.batches()])
 
 
 def host_of(data: PerfData) -> Host:

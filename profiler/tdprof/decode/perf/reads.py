@@ -18,15 +18,23 @@ class ReadDeltas:
 
     Args:
         per_thread: an id stands for a counter of each thread (``inherit`` with ``PERF_SAMPLE_READ``, Linux 6.12).
+        backward: all rows of ``READ`` that will come, where the kernel wrote each counter's last ones first (``perf
+            record --overwrite``); None: they come in the order in which they were counted.
 
     Attributes:
         unknown_ids: values of counters that no event has.
     """
 
-    def __init__(self, *, per_thread: bool = False) -> None:
+    def __init__(self, *, per_thread: bool = False, backward: Table | None = None) -> None:
         self.unknown_ids = 0
         self._per_thread = per_thread
         self._last: dict[tuple[int, int], int] = {}
+        self._ahead: U64 | None = None
+        if backward is not None:
+            rows = backward[(backward["sample"] >= 0) & (backward["event"] != NOT_RECORDED)]
+            order = np.lexsort((-np.arange(len(rows)), rows["time_ns"]))
+            self._ahead = np.empty(len(rows), np.uint64)
+            self._ahead[order] = self._deltas(rows[order])
 
     def expand(self, samples: Samples, reads: Table) -> Samples:
         """The samples without counter values as they are, and one for every value that grew.
@@ -43,7 +51,8 @@ class ReadDeltas:
         plain = np.ones(len(samples), bool)
         plain[reads["sample"]] = False
         reads = reads[known]
-        period = self._deltas(reads)
+        period = self._deltas(reads) if self._ahead is None else self._ahead[: len(reads)]
+        self._ahead = None if self._ahead is None else self._ahead[len(reads) :]
         grew = period > 0
         rows = np.concatenate([np.flatnonzero(plain), reads["sample"][grew]])
         columns = {name: getattr(samples, name)[rows] for name in SAMPLE_COLUMNS}

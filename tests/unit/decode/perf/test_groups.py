@@ -142,6 +142,22 @@ def test_every_counter_of_a_group_gets_what_it_counted_since() -> None:
     assert reset.period.tolist() == [3]
 
 
+def test_counters_of_a_buffer_that_was_written_backward() -> None:
+    """perf record --overwrite: each counter's last value stands first in the file."""
+    rows = [(0, 10, 0, 0, 260), (0, 11, 1, 0, 25), (1, 10, 0, 0, 250), (0, 10, 0, 0, 100), (1, 11, 1, 0, 5)]
+    table = reads(*rows)
+    table["time_ns"] = [40, 40, 30, 20, 20]
+    deltas = ReadDeltas(backward=table)
+    first = deltas.expand(samples(ip=[4, 3]), table[:3])
+    assert sorted(zip(first.ip.tolist(), first.event.tolist(), first.period.tolist(), strict=True)) == [
+        (3, 0, 150),
+        (4, 0, 10),
+        (4, 1, 20),
+    ]
+    second = deltas.expand(samples(ip=[2, 1]), table[3:])
+    assert second.period.tolist() == [100, 5]
+
+
 def test_inherited_counters_count_for_each_thread() -> None:
     deltas = ReadDeltas(per_thread=True)
     result = deltas.expand(
