@@ -14,10 +14,6 @@
 /* Events that mean something only with the one before them. */
 #define DEPENDENT (1u << LANE_L1D_REFILL | 1u << LANE_TLB_WALK | 1u << LANE_LLC_REFILL)
 
-/* Kinds of records whose lanes are remembered: some hundred are usual. */
-#define KIND_BITS 10
-#define KINDS     (1u << KIND_BITS)
-
 /* Bytes ahead that slots are asked for: where one page of the input ends, hardware does not. */
 #define AHEAD 1024
 
@@ -27,16 +23,6 @@ struct block {
 	uint64_t first[SPE_BLOCK], second[SPE_BLOCK]; /* keys, the first as neighbour_key turns it */
 	uint64_t hash[SPE_BLOCK];                     /* of the neighbourhood */
 	uint32_t likely[SPE_BLOCK];                   /* its number, or another one's */
-};
-
-/* What has been seen in a span: its records are of few kinds. */
-struct seen {
-	struct spe_layout layouts[SPE_LAYOUTS];
-	struct {
-		uint64_t packets; /* operation, events and data source */
-		uint32_t layout;
-		uint32_t lanes;
-	} kinds[KINDS];
 };
 
 /* Instructions are four bytes apart, so that those are eight neighbours whose keys differ in bits 4:2. */
@@ -101,21 +87,6 @@ static inline uint32_t lanes_of(const struct spe_slot *f, const struct spe_rules
 	lanes |= (events & (~DEPENDENT | events << 1) & EVENT_LANES) | ~(EVENT_LANES | SPE_SOURCE_LANES);
 	lanes = (lanes & own) | (f->present >> SPE_TOT & 7) << LANE_TOTAL_COUNT;
 	return 1u << LANE_OPERATIONS | (lanes & is_retired);
-}
-
-/* The same, of a slot that is laid out so: remembered, if the last such kind of record was the same. */
-static inline uint32_t known_lanes(struct seen *seen, const uint8_t *p, unsigned events_bytes, uint32_t layout,
-                                   const struct spe_slot *f, const struct spe_rules *rules)
-{
-	uint64_t packets = spe_load(p + 19, 8) << 8 * (5 - events_bytes) >> 8 | (uint64_t)f->data_source << 56;
-	unsigned kind = (unsigned)((packets ^ layout) * 0x9e3779b97f4a7c15u >> (64 - KIND_BITS));
-
-	if (seen->kinds[kind].packets != packets || seen->kinds[kind].layout != layout) {
-		seen->kinds[kind].packets = packets;
-		seen->kinds[kind].layout = layout;
-		seen->kinds[kind].lanes = lanes_of(f, rules);
-	}
-	return seen->kinds[kind].lanes;
 }
 
 /* The k-th record of a block, of this thread. */
@@ -260,7 +231,7 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
  * column by column. The numbers that decide what it does are known where it is called. */
 static inline __attribute__((always_inline)) unsigned read_slots(struct block *b, const uint8_t *buf, uint64_t len,
                                                                  struct spe_decoder *d, unsigned events_bytes,
-                                                                 int has_times, struct seen *seen,
+                                                                 int has_times, struct spe_layout *layouts,
                                                                  const struct spe_rules *rules,
                                                                  const struct spe_groups *g, struct spe_tally *t)
 {
@@ -271,7 +242,7 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 
 	for (; n < SPE_BLOCK && left >= SPE_SLOT + SPE_LONGEST_PACKET; n++, p += SPE_SLOT, left -= SPE_SLOT) {
 		unsigned number = spe_layout_of(p, events_bytes);
-		struct spe_layout *layout = &seen->layouts[number];
+		struct spe_layout *layout = &layouts[number];
 		struct spe_slot s;
 
 		__builtin_prefetch(p + AHEAD);
@@ -295,7 +266,7 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 		thread = thread_of(&s, rules->thread, rules);
 		if (has_times)
 			thread = timed_thread(present, s.timestamp, thread, rules, t);
-		put_record(b, n, &s, known_lanes(seen, p, events_bytes, number, &s, rules), thread, rules, g);
+		put_record(b, n, &s, lanes_of(&s, rules), thread, rules, g);
 	}
 	t->with_context += with_context;
 	if (n) {
@@ -312,7 +283,7 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 }
 
 /* Adds records straight from their slots, as long as they are like those before. Returns 0 if room is short, else 1. */
-static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, struct seen *seen,
+static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, struct spe_layout *layouts,
                      const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages, struct spe_tally *t)
 {
 	struct block b;
@@ -322,11 +293,11 @@ static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, st
 		if (!has_room(SPE_BLOCK, g, pages, t))
 			return 0;
 		if (buf[d->position + 21] == 0x52)
-			n = rules->times ? read_slots(&b, buf, len, d, 2, 1, seen, rules, g, t)
-			                 : read_slots(&b, buf, len, d, 2, 0, seen, rules, g, t);
+			n = rules->times ? read_slots(&b, buf, len, d, 2, 1, layouts, rules, g, t)
+			                 : read_slots(&b, buf, len, d, 2, 0, layouts, rules, g, t);
 		else
-			n = rules->times ? read_slots(&b, buf, len, d, 4, 1, seen, rules, g, t)
-			                 : read_slots(&b, buf, len, d, 4, 0, seen, rules, g, t);
+			n = rules->times ? read_slots(&b, buf, len, d, 4, 1, layouts, rules, g, t)
+			                 : read_slots(&b, buf, len, d, 4, 0, layouts, rules, g, t);
 		if (!n)
 			break;
 		add_block(&b, n, rules, g, pages, t);
@@ -341,13 +312,12 @@ SPE_EXPORT int spe_add_span(const uint8_t *buf, uint64_t len, struct spe_decoder
                             const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
                             struct spe_tally *t)
 {
-	struct seen seen;
+	struct spe_layout layouts[SPE_LAYOUTS];
 
-	spe_forget_layouts(seen.layouts);
-	memset(seen.kinds, 0xff, sizeof seen.kinds); /* no layout has this number */
+	spe_forget_layouts(layouts);
 	for (uint64_t others;; t->decoded = spe_decode(buf, len, d, c, &others), t->added = 0) {
 		t->added = spe_tally(c, t->added, t->decoded, NULL, rules, g, pages, t);
-		if (t->added < t->decoded || !add_slots(buf, len, d, &seen, rules, g, pages, t))
+		if (t->added < t->decoded || !add_slots(buf, len, d, layouts, rules, g, pages, t))
 			return 0;
 		if (d->position >= len)
 			return 1;
