@@ -34,7 +34,7 @@ def command(store: str, event: str | None, has_metrics: bool, output: Output, ch
 
     \b
     self, total   share of the events a second, over all hosts; a host recorded longer counts no more
-    ± 95 %        half of the interval, with hosts as the sample: what differs between hosts is in it
+    95 %          the interval, with hosts as the sample: what differs between hosts is in it
     hosts         on how many the function was seen
     design effect how many times the variance is that of so many samples of one host
 
@@ -44,7 +44,7 @@ def command(store: str, event: str | None, has_metrics: bool, output: Output, ch
     tdprof fleet report prod --metrics
     tdprof fleet report prod --json | jq '.strata[0].functions[0]'
 
-    With fewer than 5 hosts of a kind, ± is only the chance of sampling these, marked "~".
+    With fewer than 5 hosts of a kind, the interval is only the chance of sampling these, marked "~".
     """
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.memory import keep_process_small

@@ -57,14 +57,15 @@ def estimate_shares(sums: HostSums, stratum: Stratum) -> Estimates:
     effective = _effective_number(stratum)
     chance = share * (1 - share) / effective if effective else np.full(sums.n, np.nan)
     if hosts < FEWEST_HOSTS:
-        half = wilson_95(share, effective)[1]
-        return Estimates(share, half, seen, samples, np.full(sums.n, np.nan), is_between=False)
+        centre, half = wilson_95(share, effective)
+        ends = centre - half, centre + half
+        return Estimates(share, *ends, seen, samples, np.full(sums.n, np.nan), is_between=False)
     variance, skew = jackknife(sums, total)
     half = half_width(variance, skew, freedom_of(total))
-    half = np.where(samples >= FEWEST_SAMPLES, half, np.nan)
+    low, high = share_interval(share, np.where(samples >= FEWEST_SAMPLES, half, np.nan))
     with np.errstate(divide="ignore", invalid="ignore"):
         effect = np.where(chance > 0, variance / chance, np.nan)
-    return Estimates(share, half, seen, samples, effect, is_between=True)
+    return Estimates(share, low, high, seen, samples, effect, is_between=True)
 
 
 def jackknife(sums: HostSums, total: F64) -> tuple[F64, F64]:
@@ -103,6 +104,22 @@ def half_width(variance: F64, skew: F64, freedom: float) -> F64:
         variance, skew: float64[n], as of `jackknife`.
     """
     return np.asarray(student_95(freedom) * np.sqrt(variance) * (1 + _OF_SKEW * skew))
+
+
+def share_interval(share: F64, half: F64) -> tuple[F64, F64]:
+    """Both ends of shares' intervals, which are symmetrical on the scale of the logarithms of odds.
+
+    Of small shares they are longer upwards: where few hosts have many times what others have, fleets that lack them
+    have a low share and differ little. No end is below 0 or above 1.
+
+    Args:
+        half: float64[n], of the interval of the share itself, as of `half_width`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        odds, factor = share / (1 - share), np.exp(half / (share * (1 - share)))
+        low, high = odds / (odds + factor), 1 / (1 + 1 / (odds * factor))
+    is_sure = half <= _ROUNDING
+    return np.where(is_sure, share, low), np.where(is_sure, share, high)
 
 
 def spread_without(without: F64, whole: F64, total: F64) -> tuple[F64, F64]:

@@ -101,7 +101,8 @@ def _rows(estimates: Estimates, order: I64) -> Estimates:
     return replace(
         estimates,
         value=estimates.value[order],
-        half_width=estimates.half_width[order],
+        low=estimates.low[order],
+        high=estimates.high[order],
         hosts=estimates.hosts[order],
         samples=estimates.samples[order],
         design_effect=estimates.design_effect[order],

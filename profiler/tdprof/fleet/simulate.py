@@ -97,10 +97,10 @@ def _simulate_hosts(plan: FleetPlan, hosts: int) -> Simulated:
         before = draw_fleet(rng, plan, hosts, shares)
         told = shares_in(before.stratum, before.counts).own
         order = np.argsort([_number(each) for each in shares_in(before.stratum, before.counts).functions])
-        value, half = told.value[order], told.half_width[order]
-        known = np.isfinite(half)
-        held.append(np.abs(value - shares)[known] <= half[known])
-        widths.append(half[0] / plan.share)
+        low, high = told.low[order], told.high[order]
+        known = np.isfinite(low)
+        held.append(((low <= shares) & (shares <= high))[known])
+        widths.append(told.half_width[order[0]] / plan.share)
         after = draw_fleet(rng, plan, hosts, changed)
         compared = with_discoveries([compare_sides(before, after, is_self=True)])[0]
         marks = np.zeros(FUNCTIONS, bool)

@@ -80,7 +80,7 @@ class Estimates:
 
     Attributes:
         value: float64[n].
-        half_width: float64[n], of the 95 % interval; NaN where it is not known.
+        low, high: float64[n], the 95 % interval; NaN where it is not known.
         hosts: int64[n], on how many hosts it was seen.
         samples: int64[n].
         design_effect: float64[n], how many times the variance is that of as many samples drawn from all hosts as one;
@@ -90,11 +90,17 @@ class Estimates:
     """
 
     value: F64
-    half_width: F64
+    low: F64
+    high: F64
     hosts: I64
     samples: I64
     design_effect: F64
     is_between: bool
+
+    @property
+    def half_width(self) -> F64:
+        """float64[n]: half of the interval."""
+        return np.asarray((self.high - self.low) / 2)
 
 
 @dataclass(frozen=True, slots=True)

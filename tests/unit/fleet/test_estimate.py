@@ -1,12 +1,21 @@
 """Intervals over hosts against the jackknife spelled out, and against hosts that differ as declared."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tdprof.fleet.changes import SideCounts, compare_sides
-from tdprof.fleet.estimate import FEWEST_HOSTS, HostSums, estimate_shares, freedom_of, jackknife, spread_without
+from tdprof.fleet.estimate import (
+    FEWEST_HOSTS,
+    HostSums,
+    estimate_shares,
+    freedom_of,
+    jackknife,
+    share_interval,
+    spread_without,
+)
 from tdprof.fleet.report import self_sums
 from tdprof.model.arrays import F64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
@@ -71,7 +80,8 @@ def test_a_share_and_its_interval() -> None:
     variance, skew = leave_out_each(values[0], total)
     z = 1.959964
     longer = 1 + (z**4 + 2 * z**2 - 3) / 18 * skew
-    assert estimates.half_width == pytest.approx(student_95(freedom_of(total)) * np.sqrt(variance) * longer)
+    half = student_95(freedom_of(total)) * np.sqrt(variance) * longer
+    assert (estimates.low[0], estimates.high[0]) == pytest.approx(on_odds(0.1, float(half)))
     assert (estimates.hosts.tolist(), estimates.samples.tolist()) == ([5], [5000])
     # 50,000 samples, those of hosts with more events standing for more of them.
     effective = 1000.0**2 / np.sum(total**2 / 10_000)
@@ -79,6 +89,13 @@ def test_a_share_and_its_interval() -> None:
 
 
 SHARES = [0.101, 0.094, 0.12, 0.088, 0.109, 0.097, 0.131]
+
+
+def on_odds(share: float, half: float) -> tuple[float, float]:
+    """The ends of an interval that is symmetrical for the logarithm of the odds, by the derivative of that."""
+    middle, half = math.log(share / (1 - share)), half / (share * (1 - share))
+    low, high = (1 / (1 + math.exp(-end)) for end in (middle - half, middle + half))
+    return low, high
 
 
 def side_of(shares: list[float], name: str) -> SideCounts:
@@ -95,9 +112,9 @@ def test_where_hosts_count_alike_intervals_are_those_of_scipy() -> None:
     side = side_of(SHARES, "h")
     estimates = estimate_shares(self_sums(side.counts, side.stratum), side.stratum)
     skew = leave_out_each(np.array(SHARES), np.ones(7))[1]
-    assert (estimates.value[0], estimates.half_width[0]) == pytest.approx(
-        (0.10571428571428572, 0.014144540257454555 * (1 + 1.0799847 * skew)), rel=1e-6
-    )
+    expected = on_odds(0.10571428571428572, 0.014144540257454555 * (1 + 1.0799847 * float(skew)))
+    assert estimates.value[0] == pytest.approx(0.10571428571428572, rel=1e-6)
+    assert (estimates.low[0], estimates.high[0]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +143,16 @@ def test_of_few_hosts_only_the_chance_of_sampling_is_told() -> None:
     assert np.isnan(estimates.design_effect).all()
 
 
+def test_ends_are_shares_and_what_all_hosts_have_alike_is_sure() -> None:
+    low, high = share_interval(np.array([0.001, 0.999, 1.0, 0.3, 0.3]), np.array([0.002, 0.002, 1e-17, 0.0, np.nan]))
+    assert ((low[:2] > 0) & (high[:2] < 1)).all()
+    assert (low[2:4].tolist(), high[2:4].tolist()) == ([1.0, 0.3], [1.0, 0.3])
+    assert np.isnan([low[4], high[4]]).all()
+
+
 def test_of_few_samples_there_is_no_interval() -> None:
     estimates = estimate_shares(sums_of(np.full((1, 6), 10.0), samples=4), stratum_of(np.full(6, 100.0)))
-    assert np.isnan(estimates.half_width).all()
+    assert np.isnan([estimates.low, estimates.high]).all()
     assert estimates.value == pytest.approx([0.1])
 
 

@@ -7,7 +7,7 @@ from tdprof.report.csv_lines import number_cell, write_rows
 
 COLUMNS = (
     *("core", "event", "module", "function", "file", "self", "self_half_width", "total", "total_half_width"),
-    *("self_samples", "hosts", "design_effect", "is_between_hosts"),
+    *("self_samples", "hosts", "design_effect", "is_between_hosts", "self_low", "self_high", "total_low", "total_high"),
 )
 
 
@@ -25,4 +25,5 @@ def _rows(shares: Sequence[StratumShares], limit: int) -> Iterator[Sequence[obje
                 *(number_cell(each.total.value[row]), number_cell(each.total.half_width[row])),
                 *(int(each.own.samples[row]), int(each.total.hosts[row]), number_cell(each.own.design_effect[row])),
                 int(each.own.is_between),
+                *(number_cell(end[row]) for part in (each.own, each.total) for end in (part.low, part.high)),
             ]

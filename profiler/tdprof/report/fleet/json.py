@@ -66,6 +66,8 @@ def estimate_json(estimates: Estimates, row: int) -> dict[str, Any]:
     return {
         "share": number(estimates.value[row]),
         "half_width": number(estimates.half_width[row]),
+        "low": number(estimates.low[row]),
+        "high": number(estimates.high[row]),
         "hosts": int(estimates.hosts[row]),
         "samples": int(estimates.samples[row]),
         "design_effect": number(estimates.design_effect[row]),

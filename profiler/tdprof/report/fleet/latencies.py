@@ -10,7 +10,7 @@ from tdprof.model.fleet import FleetLatencies, SetAside
 from tdprof.report.columns import as_text, format_table, left_out, names, numbers, prose
 from tdprof.report.csv_lines import number_cell, write_rows
 from tdprof.report.fleet.json import dump, function_json, number, set_aside_json
-from tdprof.report.fleet.text import WIDE_COLUMNS, function_text, notes_lines, percent
+from tdprof.report.fleet.text import FEW_HOSTS, WIDE_COLUMNS, function_text, notes_lines, percent
 from tdprof.text import plural, printable
 
 COLUMNS = (
@@ -21,7 +21,6 @@ _LEGEND = (
     "Quantiles are exact; the interval behind each is its 95 % interval over hosts: what another fleet of such hosts "
     "would show. ≥: the counter stops there."
 )
-_FEW_HOSTS = "~: of too few hosts to know how they differ, so that the interval is only the chance of sampling these."
 
 
 def render_latencies_text(found: Sequence[FleetLatencies], set_aside: SetAside, console: Console, *, limit: int) -> str:
@@ -43,7 +42,7 @@ def render_latencies_text(found: Sequence[FleetLatencies], set_aside: SetAside, 
         lines += [*left_out(len(each.functions) - shown, "function", width), Text()]
     lines += prose(_LEGEND, width, style="dim")
     if any(not each.is_between.all() for each in found):
-        lines += prose(_FEW_HOSTS, width, style="dim")
+        lines += prose(FEW_HOSTS, width, style="dim")
     return as_text(console, lines)
 
 

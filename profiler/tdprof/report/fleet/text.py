@@ -12,10 +12,10 @@ from tdprof.text import plural, printable
 
 WIDE_COLUMNS = 80
 _LEGEND = (
-    "± is half of the 95 % interval over hosts: what another fleet of such hosts would show. Design effect: how many "
-    "times the variance is that of as many samples of one host."
+    "Behind each share is its 95 % interval over hosts: what another fleet of such hosts would show. Design effect: "
+    "how many times the variance is that of as many samples of one host."
 )
-_FEW_HOSTS = "~: of too few hosts to know how they differ, so that ± is only the chance of sampling these."
+FEW_HOSTS = "~: of too few hosts to know how they differ, so that the interval is only the chance of sampling these."
 
 
 def render_text(shares: Sequence[StratumShares], set_aside: SetAside, console: Console, *, limit: int) -> str:
@@ -45,7 +45,7 @@ def render_text(shares: Sequence[StratumShares], set_aside: SetAside, console: C
         lines.append(Text())
     lines += prose(_LEGEND, width, style="dim")
     if any(not each.own.is_between for each in shares):
-        lines += prose(_FEW_HOSTS, width, style="dim")
+        lines += prose(FEW_HOSTS, width, style="dim")
     return as_text(console, lines)
 
 
@@ -59,14 +59,14 @@ def notes_lines(set_aside: SetAside, width: int) -> list[Text]:
 
 def _table(shares: StratumShares, shown: int, width: int) -> list[Text]:
     is_wide = width >= WIDE_COLUMNS
-    columns = numbers("self", "± 95 %", "total") + (numbers("± 95 %") if is_wide else [])
+    columns = numbers("self", "95 %", "total") + (numbers("95 %") if is_wide else [])
     columns += numbers("samples", "hosts", "design effect")
     columns += names(*(("module",) if is_wide else ()), "function")
     rows: list[list[str | Text]] = []
     for row in range(shown):
         function = shares.functions[row]
-        cells: list[str | Text] = [percent(shares.own.value[row]), half_width(shares.own, row)]
-        cells += [percent(shares.total.value[row])] + ([half_width(shares.total, row)] if is_wide else [])
+        cells: list[str | Text] = [percent(shares.own.value[row]), _interval(shares.own, row)]
+        cells += [percent(shares.total.value[row])] + ([_interval(shares.total, row)] if is_wide else [])
         cells += [f"{shares.own.samples[row]:,}", f"{shares.total.hosts[row]:,}", _effect(shares.own, row)]
         rows.append([*cells, *([Text(printable(function.module), "dim")] if is_wide else []), function_text(function)])
     return format_table(columns, rows, width)
@@ -77,12 +77,12 @@ def percent(share: float) -> str:
     return "" if np.isnan(share) else f"{share:.2%}"
 
 
-def half_width(estimates: Estimates, row: int) -> str:
-    """Half of an interval in points, marked where it says nothing of other hosts; "?" where it is not known."""
-    half = float(estimates.half_width[row])
-    if np.isnan(half):
+def _interval(estimates: Estimates, row: int) -> str:
+    """An interval in percent, marked where it says nothing of other hosts; "?" where it is not known."""
+    low, high = float(estimates.low[row]), float(estimates.high[row])
+    if np.isnan(low):
         return "?"
-    return f"{100 * half:.2f}" if estimates.is_between else f"~{100 * half:.2f}"
+    return f"{'' if estimates.is_between else '~'}{100 * low:.2f}-{100 * high:.2f}"
 
 
 def _effect(estimates: Estimates, row: int) -> str:
