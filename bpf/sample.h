@@ -213,8 +213,9 @@ enum filter {
 	FILTER_CGROUPS  /* of those in a control group that is chosen, or below one */
 };
 
-/* From when on a thread that user space has named is followed, and all that it starts. */
-enum follow { FOLLOW_NOW, FOLLOW_FROM_EXEC };
+/* From when on a thread that user space has named is followed, and all that it starts; or that it has ended, and
+ * whoever has its number next by execve() is followed. */
+enum follow { FOLLOW_NOW, FOLLOW_FROM_EXEC, FOLLOW_SUCCESSOR };
 
 /* What is known of a thread. */
 enum followed {

@@ -91,8 +91,38 @@ int follow_exit(struct bpf_raw_tracepoint_args *ctx)
 
 	if (is_followed())
 		follow(bpf_get_current_task(), FOLLOWED_ENDING);
-	if (!current_thread(&pid, &tid))
+	if (current_thread(&pid, &tid))
+		return 0;
+	__u32 *from = named.lookup(&tid);
+
+	if (from && *from == FOLLOW_NOW && pid == tid)
+		*from = FOLLOW_SUCCESSOR;
+	else
 		named.delete(&tid);
+	return 0;
+}
+
+/* Whether the running thread, in execve(), has the number of its process's first thread, which that has ended. */
+static __always_inline int has_other_number(struct bpf_raw_tracepoint_args *ctx)
+{
+	return (__u32)ctx->args[1] != (__u32)bpf_get_current_pid_tgid();
+}
+
+/* A thread that is not its process's first one has executed a file. */
+int follow_successor(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid, tid, before = ctx->args[1];
+
+	if (!has_other_number(ctx) || current_thread(&pid, &tid))
+		return 0;
+	if (!SETTING(SETTING_PIDNS_INODE)) /* or it is not the number that user space knew */
+		named.delete(&before);
+	__u32 *from = named.lookup(&tid);
+
+	if (from && *from == FOLLOW_SUCCESSOR) {
+		follow(bpf_get_current_task(), FOLLOWED_ALIVE);
+		named.delete(&tid);
+	}
 	return 0;
 }
 

@@ -428,6 +428,23 @@ static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now
 	}
 }
 
+/* The running thread has another number since it executes a file: it counts as another thread. */
+int renumber_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = bpf_get_current_task(), now_ns = bpf_ktime_get_ns();
+	struct thread_times *thread = has_other_number(ctx) && recorded_since() ? times.lookup(&task) : 0;
+
+	if (!thread || !thread->pid) /* nobody has its old one */
+		return 0;
+	struct stay stay = { .came_ns = now_ns };
+
+	pass_time(thread, now_ns);
+	tell_times(thread);
+	begin_stay(thread, &stay);
+	thread->tid = thread->pid;
+	return 0;
+}
+
 /* A thread takes the CPU; not 0: that is all. */
 static __always_inline __u32 take_cpu(struct thread_times *thread, __u64 now_ns)
 {

@@ -36,6 +36,7 @@ MOST_INSTRUCTIONS = {
     "follow_exec": 1_000,
     "follow_exit": 1_000,
     "follow_no_more": 1_000,
+    "follow_successor": 1_000,
 }
 
 

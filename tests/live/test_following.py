@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from live.recording import Capture, assert_share, record, user_function
+from builders.waiting import wait_until
+from live.recording import Capture, assert_share, has_bytes, record, start_record, user_function
 
 pytestmark = pytest.mark.needs_perf
 
@@ -68,6 +69,22 @@ def test_children_that_were_there_before(parent: subprocess.Popen[str], folder: 
     served = capture.count(lambda sample: sample.thread)
     assert set(served) == {"busy-a", "busy-b"}
     assert "-p: also 1 process started by those named, or by their children, before" in capture.manifest["notes"]
+
+
+@pytest.mark.needs_bpf
+def test_a_thread_that_executes_a_file_has_its_process_s_number(build: Build, folder: Path) -> None:
+    """The first thread, which was named, ends by that; nobody was told of the program that the other goes on with."""
+    with subprocess.Popen([build("successor.c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        recorder = start_record("-F", "1999", "-p", process.pid, folder=folder)
+        wait_until(lambda: has_bytes(folder / "spool" / "initial.jsonl"), recorder)
+        process.communicate("\n")
+        assert recorder.wait() == 0
+    samples = Capture(folder).count(user_function)
+    assert samples["before"] > 20
+    assert samples["after"] > 200
+    assert samples["beside"] > 200
 
 
 @pytest.mark.needs_root

@@ -240,6 +240,22 @@ def test_the_first_wait_of_a_thread_has_no_call_stack_of_ours(build: Build, fold
     assert not [frames for frames in first if any(frame.startswith("bpf_") for frame in frames)]
 
 
+@pytest.mark.needs_bpf
+def test_who_executes_a_file_and_has_its_process_s_number_is_another_thread(build: Build, folder: Path) -> None:
+    script = f"echo | {build('successor.c')} | cat"
+    capture = record("--off-cpu=1ms", "--", "sh", "-c", script, folder=folder)
+    rows = read_table(capture.folder, "thread_times").to_pylist()
+    assert all(sum(row[name] for name in SPENT) == row["end_ns"] - row["begin_ns"] for row in rows)
+    assert capture.total(0) == sum(row["running_ns"] for row in rows)
+    named = {row["thread_name"]: row for row in rows}
+    first, before, after, beside = (named[name] for name in ("successor", "becomes", "after", "beside"))
+    assert first["pid"] == before["pid"] == after["pid"] == beside["pid"] == first["tid"] == after["tid"]
+    assert len({row["tid"] for row in (first, before, beside)}) == 3
+    assert before["begin_ns"] < first["end_ns"] <= before["end_ns"] == after["begin_ns"] < beside["begin_ns"]
+    for row, least_ms in ((before, 50), (after, 300), (beside, 300)):
+        assert row["running_ns"] >= least_ms * 900_000  # clocks of the kernel begin a turn some microseconds earlier
+
+
 def test_without_bpf_it_is_refused(folder: Path) -> None:
     ran = run_record("--off-cpu", "--no-bpf", "--", "true", folder=folder)
     assert ran.returncode == 1

@@ -47,7 +47,12 @@ _RECORDED, _ALL_STAND = range(2)  # enum since
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
 _AT_SWITCH = "switch_threads"
-ACCOUNTANTS = {_AT_SWITCH: "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
+ACCOUNTANTS = {
+    _AT_SWITCH: "sched_switch",
+    "wake_thread": "sched_wakeup",
+    "start_thread": "sched_wakeup_new",
+    "renumber_thread": "sched_process_exec",
+}
 # Of recordings of control groups: whom it moves between them.
 MOVES = {"move_thread": "cgroup_attach_task"}
 PROGRAMS = (*ACCOUNTANTS, *MOVES, "end_wait", "take_waker")

@@ -21,6 +21,7 @@ FOLLOWERS = {
     "follow_exec": "task_rename",  # the first one after events that wait for an exec begin to count (begin_new_exec)
     "follow_exit": "sched_process_exit",
     "follow_no_more": "sched_process_free",
+    "follow_successor": "sched_process_exec",
 }
 _FOLLOWED_PER_CPU, _LEAST_FOLLOWED, _MOST_FOLLOWED = 4096, 1 << 14, 1 << 16
 
