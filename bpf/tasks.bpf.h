@@ -102,18 +102,12 @@ int follow_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Whether the running thread, in execve(), has the number of its process's first thread, which that has ended. */
-static __always_inline int has_other_number(struct bpf_raw_tracepoint_args *ctx)
-{
-	return (__u32)ctx->args[1] != (__u32)bpf_get_current_pid_tgid();
-}
-
-/* A thread that is not its process's first one has executed a file. */
+/* A thread has executed a file; if it was not its process's first one, it has the number of that since. */
 int follow_successor(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u32 pid, tid, before = ctx->args[1];
 
-	if (!has_other_number(ctx) || current_thread(&pid, &tid))
+	if (before == (__u32)bpf_get_current_pid_tgid() || current_thread(&pid, &tid))
 		return 0;
 	if (!SETTING(SETTING_PIDNS_INODE)) /* or it is not the number that user space knew */
 		named.delete(&before);

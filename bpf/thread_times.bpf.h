@@ -428,20 +428,29 @@ static __always_inline void leave(struct bpf_raw_tracepoint_args *ctx, __u64 now
 	}
 }
 
-/* The running thread has another number since it executes a file: it counts as another thread. */
-int renumber_thread(struct bpf_raw_tracepoint_args *ctx)
+/* The running thread has another number, that of its process's first one: it counts as another thread. */
+static __always_inline void renumber_thread(struct thread_times *thread, __u32 tid)
 {
-	__u64 task = bpf_get_current_task(), now_ns = bpf_ktime_get_ns();
-	struct thread_times *thread = has_other_number(ctx) && recorded_since() ? times.lookup(&task) : 0;
+	struct stay stay = { .came_ns = bpf_ktime_get_ns() };
 
-	if (!thread || !thread->pid) /* nobody has its old one */
-		return 0;
-	struct stay stay = { .came_ns = now_ns };
-
-	pass_time(thread, now_ns);
+	pass_time(thread, stay.came_ns);
 	tell_times(thread);
 	begin_stay(thread, &stay);
-	thread->tid = thread->pid;
+	thread->tid = tid;
+}
+
+/* A thread is to have another name; also of a program that it executes, under the number that it has then. */
+int rename_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	struct thread_times *thread = times.lookup(&task);
+	__u32 pid, tid;
+
+	if (!thread || !recorded_since())
+		return 0;
+	if (task == bpf_get_current_task() && thread->pid && !current_thread(&pid, &tid) && tid != thread->tid)
+		renumber_thread(thread, tid);
+	bpf_probe_read_kernel_str(thread->comm, sizeof(thread->comm), (void *)ctx->args[1]);
 	return 0;
 }
 
@@ -520,7 +529,10 @@ int start_thread(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	struct thread_times *thread = begin_times(task, THREAD_RUNNABLE, bpf_ktime_get_ns());
 
-	if (thread && !SETTING(SETTING_PIDNS_INODE)) {
+	if (!thread)
+		return 0;
+	bpf_get_current_comm(thread->comm, sizeof(thread->comm)); /* which a new one has, too */
+	if (!SETTING(SETTING_PIDNS_INODE)) {
 		__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
 
 		thread->tid = ids;

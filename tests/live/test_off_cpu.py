@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -238,6 +239,17 @@ def test_the_first_wait_of_a_thread_has_no_call_stack_of_ours(build: Build, fold
     if not first:
         pytest.skip("all new threads had their first turn within 10 µs")
     assert not [frames for frames in first if any(frame.startswith("bpf_") for frame in frames)]
+
+
+@pytest.mark.needs_bpf
+def test_who_has_no_sample_has_the_name_of_its_program(folder: Path, tmp_path: Path) -> None:
+    script = f"sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path}/left; exec sleep 0.3"
+    capture = record("--off-cpu=4s", "--", "sh", "-c", script, folder=folder)
+    left = int((tmp_path / "left").read_text())
+    os.kill(left, signal.SIGKILL)
+    rows = {row["tid"]: row["thread_name"] for row in read_table(capture.folder, "thread_times").to_pylist()}
+    assert rows.pop(left) == "sleep"
+    assert [*rows.values()] == ["sleep"]
 
 
 @pytest.mark.needs_bpf

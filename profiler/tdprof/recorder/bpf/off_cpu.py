@@ -51,7 +51,7 @@ ACCOUNTANTS = {
     _AT_SWITCH: "sched_switch",
     "wake_thread": "sched_wakeup",
     "start_thread": "sched_wakeup_new",
-    "renumber_thread": "sched_process_exec",
+    "rename_thread": "task_rename",
 }
 # Of recordings of control groups: whom it moves between them.
 MOVES = {"move_thread": "cgroup_attach_task"}
