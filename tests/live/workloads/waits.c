@@ -5,7 +5,8 @@
  *                     the kernel added up of it on the CPU and waiting for it, in nanoseconds
  * waits pool THREADS  so many wait in wait_for_end(), which it says, until SIGUSR1 has the first end the process
  * waits wakers TIMES  a thread waits in wait_for_signal() so often, each time as long; of four times signal_often() of
- *                     the first thread ends three, signal_rarely() one
+ *                     the first thread ends three, signal_rarely() one. Says how long it had waited when each did, in
+ *                     nanoseconds
  */
 #include "work.h"
 
@@ -74,10 +75,12 @@ static void queue(void)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, never = PTHREAD_COND_INITIALIZER;
 static int signals, times;
+static double waits_since, often_waited, rarely_waited;
 
 KEEP void wait_for_signal(void)
 {
 	pthread_mutex_lock(&lock);
+	waits_since = cpu_seconds(CLOCK_MONOTONIC);
 	while (!signals)
 		pthread_cond_wait(&changed, &lock);
 	signals--;
@@ -89,8 +92,11 @@ KEEP void signal_often(void)
 {
 	pthread_mutex_lock(&lock);
 	signals++;
-	pthread_mutex_unlock(&lock);
 	pthread_cond_signal(&changed);
+	if (waits_since)
+		often_waited += cpu_seconds(CLOCK_MONOTONIC) - waits_since;
+	waits_since = 0;
+	pthread_mutex_unlock(&lock);
 	__asm__ volatile("");
 }
 
@@ -98,8 +104,11 @@ KEEP void signal_rarely(void)
 {
 	pthread_mutex_lock(&lock);
 	signals++;
-	pthread_mutex_unlock(&lock);
 	pthread_cond_signal(&changed);
+	if (waits_since)
+		rarely_waited += cpu_seconds(CLOCK_MONOTONIC) - waits_since;
+	waits_since = 0;
+	pthread_mutex_unlock(&lock);
 	__asm__ volatile("");
 }
 
@@ -124,6 +133,7 @@ static void wake_often(void)
 			signal_rarely();
 	}
 	pthread_join(waiter, NULL);
+	printf("%.0f %.0f\n", often_waited * 1e9, rarely_waited * 1e9);
 }
 
 KEEP void wait_for_end(void)
