@@ -29,6 +29,7 @@ class _Times(ctypes.Structure):
         ("staged", c_uint64),
         *((name, c_void_p) for name in ("staged_thread", "first_turn", "turn_ns")),
         *((name, c_uint64) for name in ("line", "at", "stage")),
+        *((name, c_uint64) for name in ("known_thread", "known_ticks", "known_span", "known_stage")),
     )
 
 

@@ -53,16 +53,17 @@ static inline unsigned has_context(uint32_t present)
 }
 
 /* The second key of a record whose time matters; `thread` is what it has without. */
-static uint64_t timed_thread(uint32_t present, uint64_t timestamp, uint64_t thread, const struct spe_rules *rules,
-                             struct spe_tally *t)
+static inline uint64_t timed_thread(uint32_t present, uint64_t timestamp, uint64_t thread,
+                                    const struct spe_rules *rules, struct spe_tally *t)
 {
 	const unsigned is_named = !rules->ignores_contexts && has_context(present), is_timed = present >> SPE_TS & 1;
-	const uint64_t ns = is_timed ? spe_time_ns(rules->times, timestamp) : UINT64_MAX;
+	uint64_t end_ns;
 
 	if (is_timed && !is_named)
-		thread = spe_switched_to(rules->times, ns);
+		thread = spe_switched_to(rules->times, spe_time_ns(rules->times, timestamp));
 	t->unnamed += !is_named && thread == SPE_NO_THREAD;
-	return spe_staged(rules->times, thread, ns);
+	return is_timed ? spe_staged_at(rules->times, thread, timestamp)
+	                : spe_staged(rules->times, thread, UINT64_MAX, &end_ns);
 }
 
 static inline uint32_t event_index(uint32_t events)

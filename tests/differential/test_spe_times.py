@@ -28,6 +28,10 @@ CLOCKS: tuple[Clock | None, ...] = (
     TimeConversion(20, 0x123456, 2**64 - 12345),
     TimeConversion(10, 1 << 10, 77, time_cycles=1 << 41, time_mask=(1 << 16) - 1, is_short=True),
     TimeConversion(64, 3, 99),
+    # What no timer does: a file may say anything.
+    TimeConversion(8, 1 << 40, 5),
+    TimeConversion(10, 1 << 10, 77, time_cycles=1 << 41, time_mask=0xFFF0FF, is_short=True),
+    TimeConversion(32, (1 << 32) - 1, 2**64 - 1000),
     clock_of([(2**39, 10**12), (2**39 + 2**38, 10**12 + 10**11), (2**40, 2 * 10**12)]),
 )
 
