@@ -14,7 +14,7 @@ from tdprof.fleet.selection import Chosen
 from tdprof.fleet.store import Store
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import Estimates, FunctionCounts, SetAside, Stratum, StratumShares
-from tdprof.text import few
+from tdprof.text import few, plural
 from tdprof.values import dataclass
 
 
@@ -59,11 +59,22 @@ def find_recordings(store: Store, chosen: Chosen, event: str | None, *, each_rec
     if event not in names:
         raise TdprofError(f"no recording has an event '{event}'", hint=f"one of: {few(names, 12)}", status=2)
     mine = [stratum for stratum in strata if stratum.event == event]
+    left_out = _hosts_without(strata, mine)
     if dark := [each for each in mine if not each.weight.sum()]:
         mine = [each for each in mine if each.weight.sum()]
         if not mine:
             raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint="--event NAME")
-    return Found(parts, mine, event, what_is_missing(store, parts))
+    missing = what_is_missing(store, parts)
+    if left_out:
+        note = f"{event} was not counted on {plural(len(left_out), 'host', 's')}, which this leaves out"
+        missing = replace(missing, notes=[*missing.notes, note])
+    return Found(parts, mine, event, missing)
+
+
+def _hosts_without(strata: Sequence[Stratum], mine: Sequence[Stratum]) -> set[tuple[str, str]]:
+    """Core and name of hosts that are in none of some strata."""
+    hosts, measured = ({(each.core, host) for each in some for host in each.hosts} for some in (strata, mine))
+    return hosts - measured
 
 
 def share_functions(store: Store, found: Found) -> list[StratumShares]:

@@ -130,6 +130,21 @@ def test_release_and_core_confounded_are_refused(tmp_path: Path, store: Path) ->
     assert tdprof("fleet", "diff", store, "--a", "host=h10", "--b", "host=h10").status == 2
 
 
+def test_hosts_that_did_not_count_the_event_are_said_to_be_left_out(tmp_path: Path, store: Path) -> None:
+    """Cycles are shown where any host has a PMU, and of a fleet of virtual machines that may be few."""
+    for host in range(5):
+        events = {"CPU_CYCLES": 1.0, "cpu-clock": 1.0} if host < 2 else None
+        make_host_capture(tmp_path / "caps" / f"{host}", f"h{host}", WORK, events=events)
+    assert tdprof("fleet", "add", store, tmp_path / "caps").status == 0
+    for ask in (lambda: None, lambda: tdprof("fleet", "compact", store)):
+        ask()
+        told = json.loads(tdprof("fleet", "report", store, "--json").stdout)
+        assert [(each["event"], each["hosts"]) for each in told["strata"]] == [("CPU_CYCLES", 2)]
+        assert told["notes"] == ["CPU_CYCLES was not counted on 3 hosts, which this leaves out"]
+        told = json.loads(tdprof("fleet", "report", store, "--json", "--event", "cpu-clock").stdout)
+        assert (told["strata"][0]["hosts"], told["notes"]) == (5, [])
+
+
 def test_too_few_hosts_mark_nothing_and_judge_nothing(tmp_path: Path, store: Path) -> None:
     for version, parse in (("1", 0.1), ("2", 0.5)):
         captures = make_fleet(tmp_path / version, 3, name=f"h{version}", parse=parse)
