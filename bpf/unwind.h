@@ -61,8 +61,8 @@ enum unwind_ra {
 	UNWIND_RA_CFA,  /* x86-64: in the word below the CFA */
 	UNWIND_RA_LR,   /* aarch64: still in LR; exact frames only */
 	UNWIND_RA_SLOT, /* in the slot that `fp` says, and FP is the caller's already */
-	/* x86-64: below the CFA, and FP below that, unless something else stands there than in the slot that `fp` says:
-	 * libgcc has written over its own frame. */
+	/* In the slot that `fp` says, where libgcc keeps it while it writes over its own frame; FP is where the CFA is
+	 * counted from. */
 	UNWIND_RA_KEPT,
 	UNWIND_RA_REGISTER = 32, /* x86-64: + DWARF number; exact frames only (vfork) */
 	UNWIND_RA_NEAR = 192,    /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
@@ -73,6 +73,13 @@ enum unwind_ra {
 /* … or, with one of these bits set, from FP itself (stack realignment) or SP (frames of aarch64 larger than 32 KiB). */
 #define UNWIND_FP_BY_FP 1
 #define UNWIND_FP_BY_SP 2
+
+/* libgcc's struct _Unwind_Context: where each register is saved, by its DWARF number, the CFA, the return address … Of
+ * UNWIND_RA_KEPT it is the frame's own; that of the handler's function lies behind it. */
+#define UNWIND_X86_64_CONTEXT_RA     152
+#define UNWIND_X86_64_CONTEXT_BYTES  240
+#define UNWIND_AARCH64_CONTEXT_RA    792
+#define UNWIND_AARCH64_CONTEXT_BYTES 960
 
 /* From a frame to its caller's. 0 in all fields is CFA = sp, which no call site has. */
 struct unwind_rule {
@@ -148,7 +155,7 @@ struct unwind_state {
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       19
+#define UNWIND_VERSION       20
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

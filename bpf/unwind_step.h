@@ -130,6 +130,8 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 	if (UNWIND_MACHINE == UNWIND_AARCH64 && state->flags & UNWIND_SP_LOW && kind == UNWIND_CFA_SP &&
 	    rule->ra == UNWIND_RA_NEAR + 1 && !(rule->fp & 7))
 		*cfa = state->fp - rule->fp;
+	if (UNWIND_MACHINE == UNWIND_AARCH64 && state->flags & UNWIND_SP_LOW && rule->ra == UNWIND_RA_KEPT)
+		*cfa = state->fp + offset;
 	/* Only a frame that has pushed nothing may have its caller's stack pointer: a leaf of aarch64, vfork. */
 	if (*cfa & 7 || *cfa < state->sp || (*cfa == state->sp && !(state->flags & UNWIND_EXACT)))
 		return UNWIND_END_BAD_SP;
@@ -146,14 +148,31 @@ UNWIND_INLINE __u64 unwind_mask(__u64 bits)
 	return mask;
 }
 
+/* Of a frame that libgcc writes over: where it returns to is kept elsewhere, FP is lost once it is that of the
+ * handler's function. */
+UNWIND_INLINE void unwind_kept(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
+                               struct unwind_places *places)
+{
+	__u64 other_at = places->fp_at, saved_at = 0, fp = 0, other = 0;
+
+	places->pc_at = places->fp_at;
+	places->fp_at = places->cfa - rule->offset;
+	other_at += UNWIND_MACHINE == UNWIND_X86_64 ? UNWIND_X86_64_CONTEXT_BYTES - UNWIND_X86_64_CONTEXT_RA + 8 * 6
+	                                            : UNWIND_AARCH64_CONTEXT_BYTES - UNWIND_AARCH64_CONTEXT_RA + 8 * 29;
+	if (unwind_read(memory, places->fp_at, &fp) || unwind_read(memory, other_at, &saved_at) ||
+	    unwind_read(memory, saved_at, &other) || fp == other) {
+		places->fp_at = 0;
+		state->fp = 1; /* where no frame is */
+	}
+}
+
 /* Where FP and the return address are, by a rule that is no command and has set the CFA; not 0 is the end. */
-UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind_state *state,
-                               const struct unwind_rule *rule, struct unwind_places *places)
+UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
+                               struct unwind_places *places)
 {
 	__u32 kind = rule->ra;
 	__s64 slot = rule->fp;
 
-	(void)memory; /* the host's says which machine this is */
 	places->pc_at = places->cfa - 8;
 	if (slot != UNWIND_FP_SAME) {
 		__u64 base = places->cfa, by_fp = unwind_mask(slot & UNWIND_FP_BY_FP),
@@ -177,18 +196,8 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 			return UNWIND_END_UNSUPPORTED_RULE;
 		places->pc_at = 0;
 		places->pc = state->leaf[kind & 15];
-	} else if (UNWIND_MACHINE == UNWIND_X86_64 && kind == UNWIND_RA_KEPT) {
-		__u64 kept;
-		int end = unwind_read(memory, places->fp_at, &kept);
-
-		if (!end)
-			end = unwind_read(memory, places->pc_at, &places->pc);
-		if (end)
-			return end;
-		if (kept != places->pc)
-			return UNWIND_END_UNSUPPORTED_RULE;
-		places->fp_at = places->cfa - 16;
-		places->pc_at = 0;
+	} else if (kind == UNWIND_RA_KEPT) {
+		unwind_kept(memory, state, rule, places);
 	}
 	return 0;
 }

@@ -170,9 +170,11 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 void add_function(struct unwind_table *table, place_t start, place_t end);
 
 /* --- unwind_handler.c --- */
-/* Of a function from `start` on that leaves for an exception's handler at `end`, where its CFA is by RCX: the rule of
- * where its frame is being written over, and from where on that is. False if it is no such function. */
-bool find_handler_install(struct unwind_table *table, place_t start, place_t end, struct placed_rule *out);
+/* Of a function from `start` on that leaves for an exception's handler at `end`, where its CFA is by RCX: the rules
+ * from where its frame is being written over, and from where others' are. False if it is no such function. */
+bool find_handler_install(struct unwind_table *table, place_t start, place_t end, struct placed_rule out[2]);
+/* The same of aarch64, where such functions save x0: add the rows in `function`, which is emptied, with these rules. */
+bool add_throwing_function(struct unwind_table *table, place_t start, place_t end);
 
 /* --- unwind_expression.c --- */
 /* Set the CFA of `row`: to UNWIND_UNSUPPORTED if the expression is not recognised. */

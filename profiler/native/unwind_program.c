@@ -51,6 +51,8 @@ struct run {
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
 	place_t start, before;      /* where the function begins, and the row before */
 	bool is_by_rcx;             /* there was a row with the CFA by RCX: its code is read once */
+	bool leaves;                /* it goes on in a handler there */
+	bool saves_x0;              /* as who goes on in a handler does on aarch64 */
 	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
@@ -154,7 +156,7 @@ static packed_rule rule_here(struct run *run)
 static void end_row(struct run *run, packed_rule rule)
 {
 	place_t place = (place_t)run->place;
-	struct placed_rule install;
+	struct placed_rule install[2];
 
 	if (run->machine == MACHINE_AARCH64) {
 		PUSH(run->table->function, &run->table->budget, (struct placed_rule){ place, rule });
@@ -162,10 +164,13 @@ static void end_row(struct run *run, packed_rule rule)
 	}
 	if ((rule & 0xff) == BY_RCX && !run->is_by_rcx) {
 		run->is_by_rcx = true;
-		if (find_handler_install(run->table, run->start, place, &install) && install.place > run->before)
-			add_row(run->table, install.place, install.rule);
+		run->leaves = find_handler_install(run->table, run->start, place, install);
+		run->leaves = run->leaves && install[0].place > run->before;
+		for (unsigned i = 0; run->leaves && i < 2; i++)
+			add_row(run->table, install[i].place, install[i].rule);
 	}
-	add_row(run->table, place, rule);
+	run->leaves = run->leaves && (rule & 0xff) != UNWIND_CFA_FP;
+	add_row(run->table, place, run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule);
 	run->before = place;
 }
 
@@ -201,8 +206,10 @@ static void save(struct run *run, uint64_t number, enum saved_kind kind, int64_t
 		run->row.fp = saved;
 	else if (number == SP_REGISTER(run->machine))
 		run->row.sp = saved;
-	else
+	else {
+		run->saves_x0 = run->saves_x0 || number == 0;
 		return; /* the rule is the same */
+	}
 	run->is_known = false;
 }
 
@@ -419,7 +426,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.depth = 0;
 	run.place = fde->start;
 	run.start = run.before = fde->start;
-	run.is_by_rcx = false;
+	run.is_by_rcx = run.leaves = run.saves_x0 = false;
 	run.end = fde->end;
 	run.is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
 	run.table = table;
@@ -429,7 +436,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 
 	if (run.place < run.end)
 		end_row(&run, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
-	if (machine == MACHINE_AARCH64)
+	if (machine == MACHINE_AARCH64 && !(run.saves_x0 && add_throwing_function(table, fde->start, fde->end)))
 		add_function(table, fde->start, fde->end);
 	return is_good;
 }

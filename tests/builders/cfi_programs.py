@@ -7,6 +7,7 @@ from pathlib import Path
 COMPILERS = {"x86_64": "gcc", "aarch64": "aarch64-linux-gnu-gcc"}
 
 FRAMES = Path(__file__).with_name("frames.c")
+THROWS = Path(__file__).with_name("throws.c")
 
 
 def compile_frames(folder: Path, arch: str, *flags: str) -> Path | None:

@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from builders.elf import EM_AARCH64, ElfFile, Symbol
-from builders.single_steps import AT_A_TIME, Stepped
+from builders.single_steps import AT_A_TIME, CallStack, Stepped
 from tdprof.linux.elf import PF_X, ElfError, open_elf
 
 QEMU = "qemu-aarch64-static"
@@ -104,7 +104,7 @@ def _step(stub: Stub, memory: int, maps: str, most: int) -> Iterator[Stepped]:
     registers = stub.registers()
     stack_end = next(end for first, end, _, _ in _mapped(maps) if first <= registers[SP] < end)
     found = Stepped(maps=executable_maps(maps))
-    shadow: list[int] = []
+    shadow = CallStack()
     signal = ""  # one that waits to be delivered
     for number in range(1, most + 1):
         pc, sp, system_call = registers[PC], registers[SP], registers[X8]
@@ -112,27 +112,31 @@ def _step(stub: Stub, memory: int, maps: str, most: int) -> Iterator[Stepped]:
         if not signal:
             found.registers.append([registers[X29], registers[X30], sp, pc])
             found.stacks.append(os.pread(memory, min(stack_end - sp, MOST_STACK), sp))
-            found.callers.append(shadow[::-1])
+            found.callers.append(shadow.callers())
         stop = stub.ask(f"vCont;S{signal}" if signal else "vCont;s")
         if stop[0] not in "ST":
             break
         registers = stub.registers()
         if signal:
             # The handler's frame: what it interrupts, and the return address that the emulator gave it.
-            shadow += [pc + 1, registers[X30]]
+            shadow.call(pc + 1, sp)
+            shadow.call(registers[X30], registers[SP])
             if not found.vdso:
                 found.vdso, line = _signal_return(memory, registers[X30])
                 found.maps = "".join(sorted([*found.maps.splitlines(True), line], key=_start_of))
         else:
             if code == SVC:
                 # What was interrupted goes on, or the next instruction; of which the emulator has made one step, too.
-                pc = shadow.pop() - 1 if system_call == RT_SIGRETURN else pc + 4
+                pc = shadow.leave() - 1 if system_call == RT_SIGRETURN else pc + 4
                 code = os.pread(memory, 4, pc) if registers[PC] != pc else b""
             effect = effect_of(code)
+            returns_to, sp_then = shadow.last()
             if effect is Effect.CALL:
-                shadow.append(registers[X30])
-            elif effect is Effect.RETURN and shadow:
-                shadow.pop()
+                shadow.call(registers[X30], registers[SP])
+            elif effect is Effect.RETURN and registers[PC] != returns_to and registers[SP] > sp_then:
+                shadow.go_on(registers[SP])
+            elif effect is Effect.RETURN:
+                shadow.leave()
         signal = "" if stop[1:3] == BREAKPOINT_STOP else stop[1:3]
         if number % AT_A_TIME == 0:
             yield found

@@ -19,6 +19,35 @@ RIP, RSP = 16, 19
 AT_A_TIME = 1000
 SYSCALL = b"\x0f\x05"
 
+
+class CallStack:
+    """What calls, returns and signals made: where each call returns to, and the stack pointer then."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[int, int]] = []
+
+    def call(self, returns_to: int, sp: int) -> None:
+        """A function is called, or a signal interrupts; ``sp`` is what it is behind the return."""
+        self._calls.append((returns_to, sp))
+
+    def leave(self) -> int:
+        """A function returns; where to, 0 if it was not called."""
+        return self._calls.pop()[0] if self._calls else 0
+
+    def go_on(self, sp: int) -> None:
+        """A jump goes on in a function whose stack pointer is this: what it called is left."""
+        while self._calls and self._calls[-1][1] <= sp:
+            self._calls.pop()
+
+    def last(self) -> tuple[int, int]:
+        """Of the last call."""
+        return self._calls[-1] if self._calls else (0, 0)
+
+    def callers(self) -> list[int]:
+        """Return addresses, leaf first."""
+        return [returns_to for returns_to, _ in reversed(self._calls)]
+
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
@@ -91,12 +120,12 @@ def _step(pid: int, memory: int, most: int) -> Iterator[Stepped]:
             first, last = (int(part, 16) for part in line.split()[0].split("-"))
             found.vdso = os.pread(memory, last - first, first)
     registers = _registers(pid)
-    shadow: list[int] = []
+    shadow = CallStack()
     for number in range(1, most + 1):
         pc, sp = registers[RIP], registers[RSP]
         found.registers.append([registers[i] for i in ORDER])
         found.stacks.append(os.pread(memory, min(top - sp, 1 << 17), sp))
-        found.callers.append(shadow[::-1])
+        found.callers.append(shadow.callers())
         code = os.pread(memory, 16, pc)
         _libc.ptrace(PTRACE_SINGLESTEP, pid, None, None)
         _, status = os.waitpid(pid, 0)
@@ -105,17 +134,17 @@ def _step(pid: int, memory: int, most: int) -> Iterator[Stepped]:
         delivered = os.WSTOPSIG(status)
         registers = _registers(pid)
         if code[:2] == SYSCALL and registers[RIP] != pc + 2:
-            shadow.pop()  # rt_sigreturn: what was interrupted goes on
+            shadow.leave()  # rt_sigreturn: what was interrupted goes on
         else:
-            _follow(shadow, code, struct.unpack("<Q", os.pread(memory, 8, registers[RSP]))[0])
+            _follow(shadow, code, struct.unpack("<Q", os.pread(memory, 8, registers[RSP]))[0], registers[RSP])
         if delivered != signal.SIGTRAP:
             # The handler's frame: what it interrupts, and the return address that the kernel wrote for it.
-            interrupted = registers[RIP]
+            interrupted, sp = registers[RIP], registers[RSP]
             _libc.ptrace(PTRACE_SINGLESTEP, pid, None, delivered)
             os.waitpid(pid, 0)
             registers = _registers(pid)
-            shadow.append(interrupted + 1)
-            shadow.append(struct.unpack("<Q", os.pread(memory, 8, registers[RSP]))[0])
+            shadow.call(interrupted + 1, sp)
+            shadow.call(struct.unpack("<Q", os.pread(memory, 8, registers[RSP]))[0], registers[RSP] + 8)
         if number % AT_A_TIME == 0:
             yield found
             found = Stepped(maps=found.maps, vdso=found.vdso)
@@ -123,12 +152,15 @@ def _step(pid: int, memory: int, most: int) -> Iterator[Stepped]:
         yield found
 
 
-def _follow(shadow: list[int], code: bytes, top: int) -> None:
-    """What an instruction did to the call stack; ``top``: the word at SP after it."""
+def _follow(shadow: CallStack, code: bytes, top: int, sp: int) -> None:
+    """What an instruction did to the call stack; ``sp`` after it, and ``top``, the word there."""
     at = 0
     while code[at] in (0xF2, 0xF3, 0x3E, 0x66) or 0x40 <= code[at] <= 0x4F:
         at += 1
-    if code[at] == 0xE8 or (code[at] == 0xFF and code[at + 1] >> 3 & 7 == 2):
-        shadow.append(top)
-    elif code[at] in (0xC3, 0xC2) and shadow:
-        shadow.pop()
+    operation = code[at + 1] >> 3 & 7 if code[at] == 0xFF else None
+    if code[at] == 0xE8 or operation == 2:
+        shadow.call(top, sp + 8)
+    elif code[at] in (0xC3, 0xC2):
+        shadow.leave()
+    elif operation == 4:  # who is jumped to as if it was called has its return address on top of the stack
+        shadow.go_on(sp)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from builders.cfi_programs import FRAMES
 from builders.single_steps import Stepped
 from builders.unwind_cores import maps_world
 from tdprof.native import unwind_api
@@ -34,10 +33,10 @@ class Compared:
     incomplete: list[Found] = field(default_factory=list)
 
 
-def build_frames(build: Sequence[str], folder: Path) -> tuple[Path, int]:
-    """The program with every kind of frame, as this command compiles it, and the address of its main."""
-    program = folder / "frames"
-    subprocess.run([*build, "-no-pie", FRAMES, "-o", program], check=True)
+def build_program(build: Sequence[str], source: Path, folder: Path) -> tuple[Path, int]:
+    """A program as this command compiles it, and the address of its main."""
+    program = folder / source.stem
+    subprocess.run([*build, "-no-pie", source, "-o", program], check=True)
     out = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
     return program, next(int(line.split()[0], 16) for line in out.splitlines() if line.endswith(" T main"))
 

@@ -100,7 +100,7 @@ def describe(cfa: int, ra: int, fp: int, offset: int) -> str:
     if (fp & 2 and cfa == 0) or (fp & 1 and cfa == 1):
         slot -= offset
     if ra == 3:
-        return f"{where} fp=cfa-16 ra=cfa-8 if cfa{slot:+d}"
+        return f"{where} fp=cfa{-offset:+d} ra=cfa{slot:+d} kept"
     place = f"{'fp' if fp & 1 and cfa != 1 else 'sp' if fp & 2 and cfa != 0 else 'cfa'}{slot:+d}"
     if ra != 2 and fp != 0x7FFF:
         text += f" fp={place}"

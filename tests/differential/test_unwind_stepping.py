@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from builders.cfi_programs import FRAMES, THROWS
 from builders.elf import EM_AARCH64, EM_X86_64
 from builders.emulated_steps import QEMU, SYSTEM, step_through_emulated
 from builders.single_steps import step_through
-from builders.stepped_callers import MOST_STEPS, Compared, build_frames, compare_callers
+from builders.stepped_callers import MOST_STEPS, Compared, build_program, compare_callers
 from tdprof.native import unwind_api
 
 pytestmark = [
@@ -44,7 +45,7 @@ AARCH64_BUILDS = {
 def test_each_instruction_has_its_callers(build: list[str], tmp_path: Path) -> None:
     if not shutil.which(build[0]):
         pytest.skip(f"{build[0]} is not installed")
-    program, main = build_frames(build, tmp_path)
+    program, main = build_program(build, FRAMES, tmp_path)
     found = compare_callers(step_through(program, main, MOST_STEPS), EM_X86_64, tmp_path)
     # The dynamic linker's entry keeps its caller's stack pointer in rbx, which is known in the topmost frame only.
     is_lazy = "-Wl,-z,now" not in build and "-static" not in build
@@ -56,10 +57,38 @@ def test_each_instruction_of_aarch64_has_its_callers(build: list[str], tmp_path:
     for needed in (build[0], QEMU, SYSTEM / "lib"):
         if not shutil.which(needed) and not Path(needed).is_dir():
             pytest.skip(f"{needed} is not installed")
-    program, main = build_frames(build, tmp_path)
+    program, main = build_program(build, FRAMES, tmp_path)
     found = compare_callers(step_through_emulated(program, main, MOST_STEPS, tmp_path), EM_AARCH64, tmp_path)
     assert found.steps > 10_000  # names are looked up when they are first called
     check(found, set())
+
+
+THROWING_BUILDS = {
+    "gcc -O2": (EM_X86_64, ["gcc", "-O2"]),
+    "clang -O0": (EM_X86_64, ["clang", "-O0"]),
+    "aarch64, gcc -O2": (EM_AARCH64, ["aarch64-linux-gnu-gcc", "-O2"]),
+    "aarch64, clang -O0": (EM_AARCH64, ["clang", "--target=aarch64-linux-gnu", "-O0"]),
+}
+
+
+@pytest.mark.parametrize(("machine", "build"), THROWING_BUILDS.values(), ids=THROWING_BUILDS)
+def test_who_throws_has_its_callers_until_libgcc_has_written_over_them(
+    machine: int, build: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {EM_X86_64: [build[0]], EM_AARCH64: [build[0], QEMU]}[machine]
+    if not all(map(shutil.which, needed)) or (machine == EM_AARCH64 and not (SYSTEM / "lib").is_dir()):
+        pytest.skip(f"{', '.join(needed)} or the libraries of aarch64 are not installed")
+    if machine == EM_X86_64 and platform.machine() != "x86_64":
+        pytest.skip("steps through x86-64's instructions")
+    monkeypatch.setenv("LD_BIND_NOW", "1")
+    program, main = build_program([*build, "-fexceptions"], THROWS, tmp_path)
+    if machine == EM_X86_64:
+        found = compare_callers(step_through(program, main, MOST_STEPS), machine, tmp_path)
+    else:
+        found = compare_callers(step_through_emulated(program, main, MOST_STEPS, tmp_path), machine, tmp_path)
+    check(found, {"unsupported-rule", "bad-sp"})
+    # Callers by FP are lost while libgcc writes over it, and that is much of what such a program does.
+    assert len(found.incomplete) < 0.2 * found.steps, len(found.incomplete)
 
 
 def check(found: Compared, allowed: set[str]) -> None:

@@ -65,20 +65,25 @@ def test_who_called_a_function_at_address_0_is_missing_behind_the_handler_of_its
 
 
 @pytest.mark.parametrize(
-    ("kept", "end"), [(TEXT + 0x801, StackEnd.COMPLETE), (TEXT + 0x201, StackEnd.UNSUPPORTED_RULE)]
+    ("fp", "end"), [(STACK + 640, StackEnd.COMPLETE), (STACK + 800, StackEnd.BAD_SP)], ids=["saved", "written over"]
 )
-def test_a_frame_that_was_written_over_has_no_caller(kept: int, end: StackEnd) -> None:
+def test_a_frame_that_is_written_over_has_the_caller_that_is_kept(fp: int, end: StackEnd) -> None:
+    """Its FP is the caller's while it is not that of the handler's function."""
     rules = [
         binding.Stretch(TEXT + 0x100, TEXT + 0x110, binding.Rule(CFA_FP, RA_KEPT, -408, 16), binding.PLAIN),
+        binding.Stretch(TEXT + 0x200, TEXT + 0x210, binding.Rule(CFA_FP, 0, -16, 16), binding.PLAIN),
         binding.Stretch(TEXT + 0x800, TEXT + 0x810, binding.Rule(sections.STOP), binding.PLAIN),
     ]
     segment = binding.Segment(TEXT, TEXT, SIZE, 0)
     table = binding.build_table(binding.TableInput(EM_X86_64, [segment], stretches=rules))
     assert table
-    frame = {512: 0, 520: TEXT + 0x801, 528 - 408: kept}
-    found = walked(table, {PC: TEXT + 0x100, FP: STACK + 512}, frame)
+    kept = 528 - 408
+    frame = {512: fp, 520: TEXT + 0x301, kept: TEXT + 0x201, kept + 136: STACK + 560, 560: STACK + 800}
+    callers = {640: 0, 648: TEXT + 0x801, 800: 0, 808: TEXT + 0x801}
+    found = walked(table, {PC: TEXT + 0x100, FP: STACK + 512}, frame | callers)
     assert StackEnd(int(found.end[0])) is end
-    assert found.addresses.tolist() == [TEXT + 0x100] + [TEXT + 0x801] * (end is StackEnd.COMPLETE)
+    expected = [TEXT + 0x100, TEXT + 0x201, TEXT + 0x801]
+    assert found.addresses.tolist() == expected[: 3 if end is StackEnd.COMPLETE else 2]
 
 
 CALLEE, CALLER, RETURNS_TO = TEXT + 0x300, TEXT + 0x200, TEXT + 0x808
