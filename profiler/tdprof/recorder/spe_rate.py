@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 
 from tdprof.errors import TdprofError
+from tdprof.recorder.cpu_quota import cpu_quota
 from tdprof.recorder.targets import SamplingTarget
 from tdprof.text import plural
 from tdprof.values import dataclass
@@ -37,7 +38,9 @@ def parse_rate(text: str) -> int:
     return rate
 
 
-def busy_cpus(target: SamplingTarget, cpus: Collection[int], load: float, allowed: Collection[int]) -> int:
+def busy_cpus(
+    target: SamplingTarget, cpus: Collection[int], load: float, allowed: Collection[int], quota: float = math.inf
+) -> int:
     """How many CPUs will be at work on what is recorded, as far as that can be foretold.
 
     Args:
@@ -45,12 +48,12 @@ def busy_cpus(target: SamplingTarget, cpus: Collection[int], load: float, allowe
         cpus: CPUs that are up.
         load: the machine's, of the last minute: of a recording of everything.
         allowed: CPUs that a command may use, which may use them all.
+        quota: so many CPUs' time is what control groups leave a command or processes.
     """
     if target.is_system_wide:
         return max(1, min(len(cpus), math.ceil(load)))
-    if target.starts_at_exec:
-        return max(1, len(set(cpus) & set(allowed)))
-    return max(1, min(len(cpus), len(target.tasks)))
+    most = len(set(cpus) & set(allowed)) if target.starts_at_exec else min(len(cpus), len(target.tasks))
+    return max(1, math.ceil(min(most, quota)))
 
 
 def period_for(bytes_a_second: int, busy: int) -> int:
@@ -67,7 +70,7 @@ def choose_period(
     ``is_of_cpus``: what others execute is sampled, too.
     """
     load, allowed = os.getloadavg()[0], os.sched_getaffinity(0)
-    busy = busy_cpus(target, cpus, load, allowed)
+    busy = busy_cpus(target, cpus, load, allowed, cpu_quota(target.processes) if target.processes else math.inf)
     if is_of_cpus:
         busy = max(busy, busy_cpus(SamplingTarget([-1]), cpus, load, allowed))
     period = period_for(bytes_a_second, busy)

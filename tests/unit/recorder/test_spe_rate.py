@@ -1,9 +1,13 @@
 """How much SPE may write: periods from rates, and standing still where more comes, in a simulated recording."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tdprof.errors import TdprofError
+from tdprof.recorder import cgroups, cpu_quota, host
 from tdprof.recorder.spe_options import parse_spe_options
 from tdprof.recorder.spe_rate import (
     DEFAULT_BYTES_A_SECOND,
@@ -11,6 +15,7 @@ from tdprof.recorder.spe_rate import (
     RECORD_BYTES,
     Budget,
     busy_cpus,
+    choose_period,
     parse_rate,
     period_for,
 )
@@ -62,6 +67,25 @@ def test_busy_are_those_that_may_work_on_it() -> None:
     assert busy_cpus(everything, cpus, 100.0, cpus) == 8
     assert busy_cpus(command, cpus, 0.0, {2, 3, 9}) == 2
     assert busy_cpus(threads, cpus, 50.0, cpus) == 3
+
+
+def test_a_container_with_a_limit_is_as_many_busy_cpus_as_that_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two CPUs' worth of a machine of 192 would be sampled 96 times less than the rate admits."""
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    mountinfo = f"31 23 0:28 / {tmp_path} rw - cgroup2 cgroup rw\n"
+    texts = {"/proc/self/mountinfo": mountinfo, "/proc/7/cgroup": "0::/\n"}
+    for module in (cgroups, cpu_quota):
+        monkeypatch.setattr(module, "read_text", lambda path: texts.get(str(path)) or host.read_text(path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(192)})
+    command = SamplingTarget([7], [7], starts_at_exec=True)
+    period, note = choose_period(DEFAULT_BYTES_A_SECOND, command, range(192))
+    assert period == period_for(DEFAULT_BYTES_A_SECOND, 2)
+    assert "2 busy CPUs" in note
+    assert choose_period(DEFAULT_BYTES_A_SECOND, SamplingTarget([*range(50)], [7]), range(192))[0] == period
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert choose_period(DEFAULT_BYTES_A_SECOND, command, range(192))[0] == period_for(DEFAULT_BYTES_A_SECOND, 192)
 
 
 @pytest.mark.parametrize("times_too_much", [0.1, 0.9, 1.5, 4, 100])
