@@ -126,6 +126,14 @@ def test_few_counters_are_noticed_and_metrics_still_hold(stat: Callable[..., Any
 
 
 @pytest.mark.needs_perf
+def test_a_counter_of_instructions_alone_is_no_free_one(stat: Callable[..., Any]) -> None:
+    """Planned on it, level 1 would be a group that opens and never runs: its six events are none of instructions."""
+    found, told = stat("--metrics", "Topdown_L1,ipc", counters=5, instruction_counter=1)
+    assert "Topdown_L1 does not fit the counters" in told
+    check(found, (*LEVEL_1, "ipc"), within=0.1)
+
+
+@pytest.mark.needs_perf
 def test_only_metrics_of_an_absent_event_are_lost(stat: Callable[..., Any]) -> None:
     """No metric needs MEMORY_ERROR; some need DTLB_WALK. What nothing reports, such as LD_SPEC, counts in a trial."""
     absent = ("MEMORY_ERROR", "DTLB_WALK")

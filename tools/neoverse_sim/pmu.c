@@ -19,6 +19,9 @@ MODULE_PARM_DESC(counters, "programmable counters to be had (a hypervisor may gi
 static bool cycle_counter = true;
 module_param(cycle_counter, bool, 0644);
 MODULE_PARM_DESC(cycle_counter, "whether the cycle counter is free (the hard-lockup watchdog takes it)");
+static bool instruction_counter;
+module_param(instruction_counter, bool, 0644);
+MODULE_PARM_DESC(instruction_counter, "whether instructions have a counter of their own, too (FEAT_PMUv3_ICNTR)");
 static unsigned int tick_ns = 20000;
 module_param(tick_ns, uint, 0644);
 MODULE_PARM_DESC(tick_ns, "mean distance of the looks at where the program is");
@@ -35,6 +38,8 @@ MODULE_PARM_DESC(skid_ns, "time from an overflow to its interrupt");
 #define SAMPLE_POP       0x4000
 #define SAMPLE_COLLISION 0x4003
 #define CYCLE_INDEX      31
+#define INSTR_INDEX      32
+#define INDICES          (INSTR_INDEX + 1)
 #define MAX_COUNTERS     31
 #define MILLION          1000000ULL
 #define SHORTEST_NS      2000
@@ -48,7 +53,7 @@ struct counter {
 
 struct pmu_cpu {
 	struct hrtimer timer;
-	struct perf_event *events[CYCLE_INDEX + 1];
+	struct perf_event *events[INDICES];
 	unsigned long used; /* a bit for each counter */
 	u64 accounted_ns;   /* until when */
 };
@@ -138,7 +143,7 @@ static void account(struct pmu_cpu *cpu, const struct pt_regs *regs)
 	region = user ? sim_region_at(regs->pc) : NULL;
 	if (region)
 		atomic64_add(cycles, &region->cycles);
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	for_each_set_bit(i, &cpu->used, INDICES)
 	{
 		struct perf_event *event = cpu->events[i];
 		struct counter *counter = event->pmu_private;
@@ -182,7 +187,7 @@ static void deliver_overflows(struct pmu_cpu *cpu, struct pt_regs *regs, u64 now
 {
 	int i;
 
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	for_each_set_bit(i, &cpu->used, INDICES)
 	{
 		struct perf_event *event = cpu->events[i];
 		struct counter *counter = event->pmu_private;
@@ -209,7 +214,7 @@ static u64 next_look_ns(const struct pmu_cpu *cpu, u64 now)
 	u64 next = tick_ns / 2 + sim_random_below(tick_ns);
 	int i;
 
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	for_each_set_bit(i, &cpu->used, INDICES)
 	{
 		const struct counter *counter = cpu->events[i]->pmu_private;
 
@@ -289,13 +294,15 @@ static int event_number(const struct perf_event *event)
 	return -ENOENT;
 }
 
-/* A free counter for this event, or -EAGAIN: cycles prefer their own, everything else needs a programmable one. */
+/* A free counter for this event, or -EAGAIN: cycles and instructions prefer their own, all else a programmable one. */
 static int free_index(unsigned long used, u64 code)
 {
 	unsigned int i, available = min_t(unsigned int, counters, MAX_COUNTERS);
 
 	if (code == CPU_CYCLES && cycle_counter && !(used & BIT(CYCLE_INDEX)))
 		return CYCLE_INDEX;
+	if (code == INST_RETIRED && instruction_counter && !(used & BIT(INSTR_INDEX)))
+		return INSTR_INDEX;
 	i = find_first_zero_bit(&used, available);
 	return i < available ? i : -EAGAIN;
 }
