@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders.opened import operations_of, profile_of
-from builders.profiles import example
+from builders.profiles import ProfileBuilder, example
 from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from builders.waiting import PATIENCE_S
@@ -115,6 +115,13 @@ def topdown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.open("wb") as file:
         write_pprof(profile, file, findings)
     return path
+
+
+def test_names_are_shown_whole(tmp_path: Path) -> None:
+    names = ["<module>", "<lambda>", "<lambda>:7", "a.<locals>.<genexpr>", "(anonymous)", "[no symbol] z.so+0x10"]
+    with (path := tmp_path / "names.pb.gz").open("wb") as file:
+        write_pprof(ProfileBuilder().add(*names).build(), file)
+    assert {*top(pprof(path, "-top", "-unit=nanoseconds"))} == {*names}
 
 
 def test_tags_show_the_metrics_of_each_function(topdown: Path) -> None:

@@ -60,9 +60,9 @@ def add_code(message: pb.Profile, profile: Profile, strings: StringTable) -> Sta
     for row, (name, linkage_name, file) in enumerate(
         zip(functions.name, functions.linkage_name, functions.file, strict=True)
     ):
-        message.function.add(
-            id=first_function + row, name=strings[name], system_name=strings[linkage_name], filename=strings[file]
-        )
+        added = message.function.add(id=first_function + row, name=strings[name], filename=strings[file])
+        if linkage_name != name:  # where it is the same, pprof cuts `<module>` out of it
+            added.system_name = strings[linkage_name]
 
     addresses = _runtime_addresses(profile).tolist()
     lines = zip(locations.frame_function.tolist(), locations.frame_line.tolist(), strict=True)
@@ -76,7 +76,7 @@ def add_code(message: pb.Profile, profile: Profile, strings: StringTable) -> Sta
     no_stack = first_location + len(addresses)
     if np.any(np.diff(profile.stacks.start.astype(np.int64)) == 0):
         function = first_function + len(functions.name)
-        message.function.add(id=function, name=strings[NO_STACK], system_name=strings[NO_STACK])
+        message.function.add(id=function, name=strings[NO_STACK])
         message.location.add(id=no_stack, line=[pb.Line(function_id=function)])
     of_stacks = profile.stacks.location.astype(np.int64) + first_location
     return StackIds(of_stacks.tolist(), profile.stacks.start.tolist(), [no_stack])
