@@ -225,6 +225,7 @@ class Profile:
     window: TimeWindow | None = None  # None: samples are of the whole recording
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
     wakers: WakerTable | None = None  # None: nobody asked for them
+    boot_id: str = ""  # of the kernel that was sampled, whose addresses mean nothing in another boot; empty: not known
     kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)
 
     def without(self, reason: str) -> "Profile":

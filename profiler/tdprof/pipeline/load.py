@@ -238,6 +238,7 @@ def make_profile(
         is_whole_run=manifest.ran_to_end,
         runtimes=process_runtimes(capture.mappings),
         has_sample_times=manifest.rung is Rung.RING_BUFFER or manifest.has_sample_times,
+        boot_id=manifest.host.boot_id,
     )
 
 

@@ -109,6 +109,7 @@ class _Side:
 
     Attributes:
         ids: those that stacks have.
+        images: what makes the places of each function's file mean the same in another profile; empty: nothing does.
         is_inlined: whether all the code a function has is inlined elsewhere.
         lines: first and last sampled line of each function, (0, 0) where too few are known.
     """
@@ -116,7 +117,7 @@ class _Side:
     ids: Sequence[int]
     names: Sequence[str]
     modules: Sequence[str]
-    build_ids: Sequence[str]
+    images: Sequence[str]
     files: Sequence[str]
     is_known: Sequence[bool]
     is_inlined: Sequence[bool]
@@ -128,7 +129,8 @@ def match_functions(a: Profile, b: Profile, stacks_a: FrameStacks, stacks_b: Fra
     """Match the functions of two profiles.
 
     A key that several functions of a side share decides nothing. Code without a name is the same only at the same
-    offset of a file with the same build-id, but for what is added up whatever its place (`[no mapping]`).
+    offset of a file with the same build-id, or address of the kernel in the same boot, but for what is added up
+    whatever its place (`[no mapping]`).
     """
     side_a, side_b = _side(a, stacks_a), _side(b, stacks_b)
     lines_a, lines_b = _lines_of_names(side_a), _lines_of_names(side_b)
@@ -179,12 +181,16 @@ def _side(profile: Profile, stacks: FrameStacks) -> _Side:
     mapped = [*functions.mapped_file.tolist(), -1]
     modules, names = module_names(profile), function_names(profile)
     kinds = [*(file.kind for file in profile.mapped_files), None]
-    build_ids = [*(file.build_id for file in profile.mapped_files), ""]
+    # The kernel is not at its build's addresses, but at those of its boot.
+    images = [
+        *(profile.boot_id if file.kind is FileKind.KERNEL else file.build_id for file in profile.mapped_files),
+        "",
+    ]
     return _Side(
         ids=[id_ % len(names) for id_ in np.unique(stacks.function).tolist()],
         names=names,
         modules=[modules[row] for row in mapped],
-        build_ids=[build_ids[row] for row in mapped],
+        images=[images[row] for row in mapped],
         files=[*functions.file, ""],
         is_known=[not name.startswith("[") or name == names[-1] for name in names],
         is_inlined=[*(value != 0 for value in functions.is_inlined.tolist()), False],
@@ -218,8 +224,8 @@ def _by_module(side: _Side, id_: int) -> Hashable:
     return (side.names[id_], side.modules[id_]) if side.is_known[id_] else None
 
 
-def _by_build_id(side: _Side, id_: int) -> Hashable:
-    return (side.names[id_], side.files[id_], side.build_ids[id_]) if side.build_ids[id_] else None
+def _by_image(side: _Side, id_: int) -> Hashable:
+    return (side.names[id_], side.files[id_], side.images[id_]) if side.images[id_] else None
 
 
 def _by_reason(side: _Side, id_: int) -> Hashable:
@@ -245,7 +251,7 @@ def _by_script(side: _Side, id_: int) -> Hashable:
 # In this order; a key of None matches nothing.
 _KEYS: Sequence[tuple[Match, _Key]] = (
     (Match.SAME, _by_file),
-    (Match.SAME, _by_build_id),
+    (Match.SAME, _by_image),
     (Match.SAME, _by_module),
     (Match.SAME, _by_reason),
     (Match.CLONE, _by_base_name),

@@ -12,7 +12,7 @@ from builders.runs import simulate_run
 from builders.topdown import EXAMPLE, MEMORY_BOUND, Code, topdown_profile
 from tdprof.catalog.choose import load_packaged
 from tdprof.errors import TdprofError
-from tdprof.model.addresses import MappedFile, Unknown
+from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.choices import Basis
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
@@ -129,6 +129,18 @@ def test_nameless_code_is_the_same_only_in_the_same_file() -> None:
 
     assert compare(stripped("aa"), stripped("aa")).functions.match.count(Match.SAME) == 2
     assert Match.ONLY_A in compare(stripped("aa"), stripped("bb")).functions.match
+
+
+def test_nameless_code_of_the_kernel_is_the_same_only_in_the_same_boot() -> None:
+    frame = Frame("[no symbol] [kernel]+0xffffffffc004c244", module="[kernel]")
+    kernel = profile_of(Call((frame,), 0xFFFFFFFFC004C244), files=[MappedFile("[kernel]", "", FileKind.KERNEL)])
+
+    def matches_of(boot_a: str, boot_b: str) -> Sequence[Match]:
+        return compare(replace(kernel, boot_id=boot_a), replace(kernel, boot_id=boot_b)).functions.match
+
+    assert set(matches_of("one", "one")) == {Match.SAME}
+    assert Match.ONLY_A in matches_of("one", "other")
+    assert Match.ONLY_A in matches_of("", "")
 
 
 def test_what_is_unknown_for_one_reason_is_one_row() -> None:
