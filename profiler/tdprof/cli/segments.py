@@ -67,7 +67,7 @@ class SegmentWriter:
         self._next: tuple[OutputFolder, contextlib.ExitStack] | None = None
         self._waiting: deque[_Ended] = deque()
         self._finishing: tuple[_Ended, FinishingProcess] | None = None
-        self._is_hurrying = self._is_too_slow = self._is_over = False
+        self._is_hurrying = self._is_unfinished_said = self._is_over = False
         self._bytes: dict[str, int] = {}
         self._growth = DiskGrowth()
         self._room_bytes = 0  # that were left at the last look, less what was to be written since
@@ -202,6 +202,7 @@ class SegmentWriter:
 
     def _remove_oldest(self, kept: set[str]) -> bool:
         """Whether there was one."""
+        is_disk_full = self._is_disk_full()
         removed = self._folder.remove_oldest(kept)
         if removed is None:
             return False
@@ -209,23 +210,26 @@ class SegmentWriter:
         for ended in [each for each in self._waiting if each.name == removed]:
             self._waiting.remove(ended)
             ended.closing.close()
-            self._say_too_slow(ended)
+            self._say_unfinished(ended, is_disk_full=is_disk_full)
         if self._health:
             self._health.removed()
         return True
 
-    def _say_too_slow(self, removed: _Ended) -> None:
-        if not self._is_too_slow:
-            self._is_too_slow = True
-            say(
-                f"tdprof: {removed.folder.shown} went before its tables were made, and so may others: "
-                "this machine has too little time for them (longer segments, a larger --max-size or a lower -F help)"
-            )
+    def _say_unfinished(self, removed: _Ended, *, is_disk_full: bool) -> None:
+        if not self._is_unfinished_said:
+            self._is_unfinished_said = True
+            why = "this machine has too little time for them (longer segments, a larger --max-size or a lower -F help)"
+            if is_disk_full:
+                why = f"the disk has less than {_LEAST_FREE_BYTES >> 20} MiB left (free some space)"
+            say(f"tdprof: {removed.folder.shown} went before its tables were made, and so may others: {why}")
 
     def _is_beyond(self, coming_bytes: int) -> bool:
         if self._most_segments is not None and len(self._folder.names) > self._most_segments:
             return True
-        return not self._has_room(coming_bytes, _PARTS_KEPT) or self._folder.free_bytes() < _LEAST_FREE_BYTES
+        return not self._has_room(coming_bytes, _PARTS_KEPT) or self._is_disk_full()
+
+    def _is_disk_full(self) -> bool:
+        return self._folder.free_bytes() < _LEAST_FREE_BYTES
 
     def _has_room(self, coming_bytes: int, parts: int) -> bool:
         """Whether all, and so much more, takes no more than some parts of what it may."""

@@ -78,7 +78,19 @@ def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments_and_tha
             assert left[1:] == [f"00{number:02}" for number in range(11 - len(left), 10)]
             assert 4 <= len(left) <= 6
     assert len(list(folder.iterdir())) == len(left)
-    assert capsys.readouterr().err.count("went before its tables were made") == 1
+    assert capsys.readouterr().err.count("went before its tables were made, and so may others: this machine") == 1
+
+
+def test_a_full_disk_is_not_taken_for_a_slow_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
+    for number in range(3):
+        segment(folder, number, 1, spool=True)
+    with SegmentWriter(folder, 1 << 30, None, quiet=True) as segments:
+        monkeypatch.setattr(segments_module.SegmentFolder, "free_bytes", lambda self: 1 << 20)
+        segments.tick()
+    assert "so may others: the disk has less than 64 MiB left" in capsys.readouterr().err
 
 
 def test_what_is_being_written_has_room_before_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
