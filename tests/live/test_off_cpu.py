@@ -246,7 +246,8 @@ def test_the_first_wait_of_a_thread_has_no_call_stack_of_ours(build: Build, fold
 
 @pytest.mark.needs_bpf
 def test_who_has_no_sample_has_the_name_of_its_program(folder: Path, tmp_path: Path) -> None:
-    script = f"sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path}/left; exec sleep 0.3"
+    script = f"sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path}/left; "
+    script += 'until read -r name </proc/$!/comm && [ "$name" = sleep ]; do :; done; exec sleep 0.01'
     capture = record("--off-cpu=4s", "--", "sh", "-c", script, folder=folder)
     left = int((tmp_path / "left").read_text())
     os.kill(left, signal.SIGKILL)
