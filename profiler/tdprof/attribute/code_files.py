@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import PYTHON, FileKind, MappedFile
+from tdprof.model.addresses import INTERPRETED_PATHS, FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
-_KINDS = {"[vdso]": FileKind.VDSO, PYTHON: FileKind.INTERPRETED}  # what is a file to us, and none to the kernel
+# What is a file to us, and none to the kernel.
+_KINDS = {"[vdso]": FileKind.VDSO} | dict.fromkeys(INTERPRETED_PATHS, FileKind.INTERPRETED)
 # Paths that the kernel gives to memory that has no file behind it.
 _NOT_FILES = ("//", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
 # A program may lie there as well as code made at run time: only it has a build-id.

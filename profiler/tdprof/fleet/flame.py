@@ -13,7 +13,7 @@ from tdprof.fleet.report import Found
 from tdprof.fleet.schema import OTHERS
 from tdprof.fleet.shared_texts import is_any_of
 from tdprof.fleet.store import Stem, Store
-from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.model.addresses import INTERPRETED_PATHS, FileKind, MappedFile, Unknown
 from tdprof.model.arrays import F64, I32, I64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.fleet import FleetFunction, Stratum
@@ -278,5 +278,4 @@ def _kind(module: str, *, is_kernel: bool) -> FileKind:
 _SPECIAL: Mapping[str, FileKind] = {
     "[vdso]": FileKind.VDSO,
     "[anon]": FileKind.ANONYMOUS,
-    "[python]": FileKind.INTERPRETED,
-}
+} | dict.fromkeys(INTERPRETED_PATHS, FileKind.INTERPRETED)

@@ -17,7 +17,7 @@ from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECO
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.fleet.totals import totals_once
-from tdprof.model.addresses import FileKind
+from tdprof.model.addresses import PYTHON, FileKind
 from tdprof.model.arrays import I32, I64
 from tdprof.model.duty import TOPDOWN, recorded_ns_of
 from tdprof.model.events import EventInfo
@@ -155,7 +155,7 @@ def _without_lines(profile: Profile) -> Profile:
     """Python's functions of one name and file are one to a fleet: by lines each version would have others, and which
     of them a recording has is chance."""
     files, functions = profile.mapped_files, profile.functions
-    is_python = [row >= 0 and files[row].kind is FileKind.INTERPRETED for row in functions.mapped_file.tolist()]
+    is_python = [row >= 0 and files[row].path == PYTHON for row in functions.mapped_file.tolist()]
     name, linkage_name = (
         [without_line(text)[0] if plain else text for text, plain in zip(column, is_python, strict=True)]
         for column in (functions.name, functions.linkage_name)

@@ -18,6 +18,8 @@ INTERPRETED_ADDRESS = np.uint64(1 << 56)
 """From here on addresses are numbers of places in interpreted code; no machine that is known has memory there."""
 PYTHON = "[python]"
 """The path of what CPython interprets."""
+INTERPRETED_PATHS = (PYTHON,)
+"""Of each language whose interpreter's frames are walked."""
 
 DELETED = " (deleted)"
 """What the kernel appends to the path of a mapped file that is gone."""

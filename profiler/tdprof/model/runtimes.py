@@ -2,9 +2,12 @@
 
 import re
 
+from tdprof.model.addresses import PYTHON
 from tdprof.values import dataclass
 
 JAVA_LANGUAGE, PYTHON_LANGUAGE = "Java", "Python"
+INTERPRETED_LANGUAGES = {PYTHON: PYTHON_LANGUAGE}
+"""By the path of what is interpreted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from pathlib import PurePath
 
 import numpy as np
 
-from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.model.addresses import PYTHON, FileKind, MappedFile, Unknown
 from tdprof.model.arrays import I32
 from tdprof.model.profile import Profile
-from tdprof.model.runtimes import PYTHON_LANGUAGE
+from tdprof.model.runtimes import INTERPRETED_LANGUAGES
 from tdprof.profile.frames import have_any, leaf_locations, only_frames
 from tdprof.profile.runtimes import language_of_run_time_code
 from tdprof.text import plural
@@ -69,7 +69,7 @@ def without_trampolines(profile: Profile) -> Profile:
     is_trampoline = kinds[locations.mapped_file] & named[outermost]
     if not is_trampoline.any():
         return profile
-    is_python = np.array([*(file.kind is FileKind.INTERPRETED for file in files), False])[locations.mapped_file]
+    is_python = np.array([*(file.path == PYTHON for file in files), False])[locations.mapped_file]
     lengths = np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
     has_python = np.repeat(have_any(profile, is_python), lengths)
     return only_frames(profile, ~(is_trampoline[profile.stacks.location] & has_python))
@@ -87,7 +87,7 @@ def _file_languages(profile: Profile) -> tuple[list[str], I32]:
         if owner is not None:
             name = language_of_run_time_code(profile.runtimes.get(owner, ())) or OTHER_RUN_TIME_CODE
         elif file.kind is FileKind.INTERPRETED:
-            name = PYTHON_LANGUAGE
+            name = INTERPRETED_LANGUAGES[file.path]
         elif file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE):
             name = KERNEL
         found.append(numbers.setdefault(name, len(numbers)))

@@ -25,7 +25,7 @@ from tdprof.fleet.recordings import superseded
 from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
-from tdprof.model.addresses import FileKind
+from tdprof.model.addresses import PYTHON, FileKind
 from tdprof.model.profile import Profile
 from tdprof.native.library import load_native
 from tdprof.pipeline.load import load_profile
@@ -102,9 +102,8 @@ def test_functions_of_python_that_share_their_name_are_one(tmp_path: Path, monke
 
     def as_python(capture: OpenCapture) -> Profile:
         profile = load_profile(capture)
-        return replace(
-            profile, mapped_files=[replace(file, kind=FileKind.INTERPRETED) for file in profile.mapped_files]
-        )
+        files = [replace(file, path=PYTHON, kind=FileKind.INTERPRETED) for file in profile.mapped_files]
+        return replace(profile, mapped_files=files)
 
     capture = make_host_capture(tmp_path / "a.capture", "a", {"value:29": 60, "value:34": 30, "other": 10})
     monkeypatch.setattr(rollup, "load_profile", as_python)
