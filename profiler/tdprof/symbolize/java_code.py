@@ -8,7 +8,6 @@ JVM's map gives it.
 
 import contextlib
 import functools
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 
 from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
+from tdprof.capture.java_methods import CompressedNumbers, LineTable, external_name, source_file
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
 from tdprof.model.arrays import I64, U64, distinct_rows, rows_by_number
@@ -25,21 +25,6 @@ from tdprof.symbolize.locations import SourcePlace, combine_locations, with_plac
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
 _MOST_DEEP = 64  # MaxInlineLevel is 15, and recursive calls are inlined once
 _FRAMES_EACH, _SPARE_FRAMES = 16, 1 << 16  # of all addresses together; what is beyond has the map's name alone
-_MOST_BYTES = 5  # of a number
-_LONG = 192  # bytes from here on have another behind them
-_ESCAPE, _END = 0xFF, 0  # in tables of lines
-_MOST_LINES = 1 << 16  # class files have 16 bits
-_BASE_TYPES = {
-    "B": "byte",
-    "C": "char",
-    "D": "double",
-    "F": "float",
-    "I": "int",
-    "J": "long",
-    "S": "short",
-    "Z": "boolean",
-    "V": "void",
-}
 
 
 class Frame(NamedTuple):
@@ -48,31 +33,6 @@ class Frame(NamedTuple):
     method: str
     file: str
     line: int
-
-
-class _Numbers:
-    """Compressed numbers of a table, one after the other; IndexError where it ends."""
-
-    def __init__(self, data: bytes, at: int, lowest_byte: int) -> None:
-        if at < 0:
-            raise IndexError
-        self.data, self.at, self._lowest = data, at, lowest_byte
-
-    def next(self) -> int:
-        total = 0
-        for place in range(_MOST_BYTES):
-            byte = self.data[self.at]
-            self.at += 1
-            if byte < self._lowest:
-                raise IndexError
-            total += (byte - self._lowest) << 6 * place
-            if byte < _LONG:
-                break
-        return total & 0xFFFFFFFF
-
-    def next_signed(self) -> int:
-        number = self.next()
-        return number >> 1 ^ -(number & 1)
 
 
 class JavaCodeIndex:
@@ -99,7 +59,7 @@ class JavaCodeIndex:
         self._reach = np.maximum.accumulate(ends) if len(ends) else ends
         self._name = functools.cache(lambda number: external_name(self._methods[number]))
         self._file = functools.cache(lambda number: source_file(self._methods[number]))
-        self._lines = functools.cache(lambda number: _Lines(self._methods[number].lines, header.lowest_byte))
+        self._lines = functools.cache(lambda number: LineTable(self._methods[number].lines, header.lowest_byte))
 
     def improve(self, found: Locations, addresses: U64) -> Locations:
         """Locations with more frames and lines, where they are known.
@@ -169,77 +129,15 @@ class JavaCodeIndex:
         number = -1
         with contextlib.suppress(IndexError):
             while scope and len(frames) < _MOST_DEEP:
-                stream = _Numbers(code.scopes, scope, self._header.lowest_byte)
+                stream = CompressedNumbers(code.scopes, scope, self._header.lowest_byte)
                 around, method, bytecode = stream.next(), stream.next(), stream.next() - 1
                 if not 0 < method <= len(numbers) or around >= scope:
                     break
                 number = int(numbers[method - 1])
-                line = self._lines(number).find(max(bytecode, 0))
+                line = self._lines(number).line(max(bytecode, 0))
                 frames.append(Frame(self._name(number), self._file(number), line))
                 scope = around
         return frames if not scope and number == code.method else []
-
-
-class _Lines:
-    """A method's table of lines.
-
-    Args:
-        data: compressed.
-        lowest_byte: as of `JavaHeader`.
-    """
-
-    def __init__(self, data: bytes, lowest_byte: int) -> None:
-        stream = _Numbers(data, 0, lowest_byte)
-        at = line = 0
-        offsets, lines = array("q"), array("q")
-        with contextlib.suppress(IndexError):
-            while (byte := data[stream.at]) != _END:
-                stream.at += 1
-                at += stream.next_signed() if byte == _ESCAPE else byte >> 3
-                line += stream.next_signed() if byte == _ESCAPE else byte & 7
-                offsets.append(at)
-                lines.append(line)
-        order = np.argsort(offsets, kind="stable")
-        self._offset, self._line = np.array(offsets)[order], np.array(lines)[order]
-
-    def find(self, bytecode: int) -> int:
-        """The line of a bytecode; 0 where it has none."""
-        row = int(np.searchsorted(self._offset, bytecode, "right")) - 1
-        line = int(self._line[row]) if row >= 0 else 0
-        return line if 0 < line < _MOST_LINES else 0
-
-
-def source_file(method: JavaMethod) -> str:
-    """Where compilers expect a method's source: its file in the folders of its package; empty if it has none."""
-    package, slash, _ = method.holder.decode("utf-8", "replace").rpartition("/")
-    file = method.file.decode("utf-8", "replace")
-    return f"{package}{slash}{file}" if file else ""
-
-
-def external_name(method: JavaMethod) -> str:
-    """A method's name as a JVM's perf map has it: ``long Split.heavy(int)``."""
-    holder = method.holder.decode("utf-8", "replace").replace("/", ".")
-    if "+" in holder:  # of a hidden class, with its address
-        holder = "/".join(holder.rsplit("+", 1))
-    types, _, result = method.signature.decode("utf-8", "replace").removeprefix("(").partition(")")
-    name = method.name.decode("utf-8", "replace")
-    return f"{''.join(_types(result))} {holder}.{name}({', '.join(_types(types))})"
-
-
-def _types(descriptor: str) -> list[str]:
-    """The types of a class file's descriptor."""
-    found, at, arrays = list[str](), 0, 0
-    while at < len(descriptor):
-        letter = descriptor[at]
-        if letter == "[":
-            arrays, at = arrays + 1, at + 1
-            continue
-        end = descriptor.find(";", at) if letter == "L" else at
-        end = len(descriptor) if end < 0 else end
-        plain = descriptor[at + 1 : end].replace("/", ".") if letter == "L" else _BASE_TYPES.get(letter, letter)
-        found.append(plain + "[]" * arrays)
-        at, arrays = end + 1, 0
-    return found
 
 
 def _locations(frames: Sequence[Sequence[Frame]]) -> Locations:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from builders.java_code import Scopes, lines
 from builders.llvm_symbolizer import our_stacks
 from tdprof.capture.java_code import NO_METHOD, JavaCode, JavaHeader, JavaMethod
+from tdprof.capture.java_methods import external_name
 from tdprof.model.addresses import FileKind, MappedFile
-from tdprof.symbolize.java_code import external_name
 from tdprof.symbolize.symbolizer import Symbolizer
 
 OUTER, INNER, LEAF = "long app.A.outer(int)", "void app.B$C.inner(java.lang.String[], double)", "int A.leaf()"
