@@ -71,25 +71,13 @@ static __always_inline int returns_by(struct unwind_memory *memory, const struct
 #include "code_heap_x86_64.h"
 #endif
 
-/* The rule for an address of a heap, where that is known; else it stays as it was. */
+/* The rule for an address of a heap that is not the interpreter's, where that is known; else it stays as it was. */
 static __always_inline void heap_rule(struct unwind_memory *memory, const struct code_heap *heap,
                                       struct unwind_state *state, __u64 address, struct unwind_rule *rule)
 {
 	__u32 is_exact = state->flags & UNWIND_EXACT;
 	__s32 words = 0;
 
-	if (address - heap->interpreter < heap->interpreter_bytes) {
-		/* Below its frame pointer it keeps its caller's stack pointer. As it begins and ends a method that is
-		 * another frame's, so where it was interrupted this is a guess; no call precedes where it returns to.
-		 */
-		if (is_exact)
-			state->flags |= UNWIND_GUESSED;
-		rule->cfa = UNWIND_CFA_FP_DEREF;
-		rule->ra = UNWIND_RA_NEAR + 1;
-		rule->fp = UNWIND_FP_BY_FP;
-		rule->offset = -8 * 256;
-		return;
-	}
 	if (state->pc == heap->call_return && !is_exact) {
 		rule->cfa = UNWIND_FP_RECORD;
 		return;

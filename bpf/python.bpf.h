@@ -199,7 +199,7 @@ int python(struct bpf_perf_event_data *ctx)
 		}
 		if (python->frame || python->interpreter) {
 			/* One call is left for the last step. */
-			if (walk->calls + walk->python_calls + 5 < MOST_TAIL_CALLS)
+			if (walk->calls + walk->java_calls + walk->python_calls + 5 < MOST_TAIL_CALLS)
 				steps.call(ctx, STEP_PYTHON);
 			python->stack.is_cut = 1;
 		}

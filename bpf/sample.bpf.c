@@ -4,7 +4,7 @@
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
  * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
- * user stack is deep, copy if there is no table for it yet, python where that runs, store. Unless `active` says so,
+ * user stack is deep, copy if there is no table for it yet, java and python where these run, store. Unless `active` says so,
  * there is no walk: the kernel walks the user stack along frame pointers.
  *
  * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
@@ -29,6 +29,7 @@
 #include "stacks.bpf.h"
 #include "tasks.bpf.h"
 #include "python.bpf.h"
+#include "java.bpf.h"
 #include "wakers.bpf.h"
 
 /* Beside the event's index: whether its kernel call chain is taken. */
@@ -121,6 +122,9 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	walk->interpreted = 0;
 	walk->calls = 0;
 	walk->python_calls = 0;
+	walk->java_calls = 0;
+	walk->java_count = 0;
+	walk->java_done = 0;
 	walk->space.count = 0;
 	if (start == WALK_BEGUN) {
 		const struct address_space *space = spaces.lookup(&walk->key.pid);
@@ -202,6 +206,12 @@ static __always_inline void end_walk(struct walk *walk, int end)
 	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
 	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
 	stack->by_lr = walk->state.methods[UNWIND_BY_LR];
+	if (walk->java_count && !walk->java[0].depth) { /* whether it is a guess is known when its frame was looked at */
+		walk->guessed_from = stack->guessed_from;
+		stack->guessed_from = 1;
+		if (stack->depth == 1 && end == UNWIND_END_COMPLETE)
+			stack->end = UNWIND_END_JIT;
+	}
 	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
 	if (stack->guessed_from >= stack->depth)
 		stack->guessed_from = 0;
@@ -233,6 +243,8 @@ static __always_inline int walk_frames(struct bpf_perf_event_data *ctx, int has_
 	end_walk(walk, end);
 	if (end == UNWIND_END_NO_TABLE || (end == UNWIND_END_NO_MAPPING && !walk->stack.guessed_from))
 		steps.call(ctx, STEP_COPY);
+	if (has_heaps && walk->java_count)
+		steps.call(ctx, STEP_JAVA);
 	steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
 	return 0;
 }

@@ -107,6 +107,27 @@ struct sample_mapping {
 /* Code heaps of all processes. */
 #define MOST_CODE_HEAPS 256
 
+/* Offsets in a JVM's structures, in bytes: `Method`, `ConstMethod`, `ConstantPool`, `Klass` and `Symbol` of HotSpot. */
+struct java_layout {
+	__u16 constant; /* of a method: where what never changes of it is; 0: not known, nor is anything else */
+	__u16 pool;     /* of that, each below JAVA_CONSTANT_BYTES - 8: its class's constants */
+	__u16 bytes;    /* in words */
+	__u16 code_bytes;
+	__u16 name; /* indices of constants */
+	__u16 signature;
+	__u16 constant_bytes; /* its own size; the code is behind it, then the table of lines if there is one */
+	__u16 flags;
+	__u16 holder;     /* of the constants: the class */
+	__u16 file;       /* index of its file's name; 0: none */
+	__u16 pool_bytes; /* constants are behind it, 8 bytes each */
+	__u16 class_name;
+	__u16 text_length; /* of a symbol */
+	__u16 text;
+	__u16 lowest_byte; /* of numbers in tables of lines: 0 up to JDK 19, then 1 */
+	__u16 reserved;    /* always 0 */
+};
+#define JAVA_CONSTANT_BYTES 72
+
 /* Where a process keeps code that its JVM (HotSpot) has compiled. Fields are those of HotSpot's `CodeHeap`, `HeapBlock`
  * and `CodeBlob`, which it describes. */
 struct code_heap {
@@ -115,6 +136,7 @@ struct code_heap {
 	__u64 interpreter; /* where the interpreter's code is */
 	__u64 call_return; /* where Java returns to what the JVM called it by */
 	__u32 interpreter_bytes;
+	struct java_layout methods; /* of what it interprets */
 	__u16 header_bytes;    /* of a block, before the CodeBlob */
 	__u16 frame_size;      /* where a CodeBlob has its frames' size in words, the return address counted */
 	__u16 frame_complete;  /* and how far from its code's beginning that holds */
@@ -185,7 +207,7 @@ enum active {
 };
 
 /* Indices of the array of programs. */
-enum step { STEP_SAMPLE, STEP_WALK, STEP_COPY, STEP_STORE, STEP_PYTHON, STEPS };
+enum step { STEP_SAMPLE, STEP_WALK, STEP_COPY, STEP_STORE, STEP_PYTHON, STEP_JAVA, STEPS };
 
 /* Indices of the per-CPU counters. */
 enum counter {

@@ -102,6 +102,31 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 	return 0;
 }
 
+/*
+ * The rule for a frame of a JVM's interpreter, which is noted for who names its method. Below its frame pointer it keeps
+ * its caller's stack pointer. As it begins and ends a method that is another frame's, so where it was interrupted this is
+ * a guess; of the leaf that is said in the end. No call precedes where it returns to.
+ */
+static __always_inline void interpreter_rule(struct walk *walk, struct unwind_rule *rule)
+{
+	struct unwind_state *state = &walk->state;
+	__u32 depth = walk->stack.depth, count = walk->java_count;
+
+	if (depth && state->flags & UNWIND_EXACT) /* a signal came */
+		state->flags |= UNWIND_GUESSED;
+	rule->cfa = UNWIND_CFA_FP_DEREF;
+	rule->ra = UNWIND_RA_NEAR + 1;
+	rule->fp = UNWIND_FP_BY_FP;
+	rule->offset = -8 * 256;
+	if (count >= JAVA_SLOTS)
+		return;
+	walk->java[count & (JAVA_SLOTS - 1)].fp = state->fp;
+	walk->java[count & (JAVA_SLOTS - 1)].sp = state->sp;
+	walk->java[count & (JAVA_SLOTS - 1)].depth = depth;
+	walk->java_heap = walk->mapping.first_bucket - 1;
+	walk->java_count = count + 1;
+}
+
 /* Find the rule for an address; not 0: why there is none. */
 static __always_inline int find_rule(struct walk *walk, __u64 address, int has_heaps, struct known_rule *found)
 {
@@ -129,7 +154,9 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, int has_h
 	if (has_heaps && walk->mapping.otherwise && walk->mapping.first_bucket) {
 		const struct code_heap *heap = code_heap_at(walk->mapping.first_bucket - 1);
 
-		if (heap)
+		if (heap && address - heap->interpreter < heap->interpreter_bytes)
+			interpreter_rule(walk, &found->rule);
+		else if (heap)
 			heap_rule(&walk->memory, heap, &walk->state, address, &found->rule);
 		found->generation = 0; /* code comes and goes there, and the rule is of this frame */
 	}

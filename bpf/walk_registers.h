@@ -17,6 +17,7 @@ enum walk_start {
 #define REGISTERS_PC(regs) ((regs)->pc)
 #define BEGIN_WITH(state, registers)                                                                                   \
 	do {                                                                                                           \
+		(state)->leaf[13] = (registers)->regs[22]; /* where HotSpot's interpreter is */                        \
 		(state)->leaf[14] = (registers)->regs[28]; /* Go's goroutine */                                        \
 		unwind_begin(state, (registers)->pc, (registers)->sp, (registers)->regs[29], (registers)->regs[30],    \
 		             UNWIND_REGISTERS);                                                                        \

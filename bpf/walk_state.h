@@ -3,6 +3,7 @@
 #ifndef TDPROF_WALK_STATE_H
 #define TDPROF_WALK_STATE_H
 
+#include "java_frames.h"
 #include "python_frames.h"
 #include "sample.h"
 #include "unwind.h"
@@ -15,6 +16,9 @@
 #define PYTHON_FRAMES_PER_PROGRAM 96
 /* And those of its threads that are looked at for the sample's. */
 #define PYTHON_THREADS_PER_PROGRAM 64
+/* Interpreted frames of Java's that are named by one program, and of a stack, leaf first; a power of two. */
+#define JAVA_FRAMES_PER_PROGRAM 32
+#define JAVA_SLOTS              128
 /* Of a sample: the kernel's limit. */
 #define MOST_TAIL_CALLS 33
 /* Stack bytes read at once: a frame needs two words of them, and each read costs as much as several frames. */
@@ -47,6 +51,13 @@ struct known_rule {
 };
 #define KNOWN_RULES_SHIFT 9
 
+/* A frame of a JVM's interpreter. */
+struct java_place {
+	__u64 fp;
+	__u64 sp;
+	__u64 depth; /* in the stack */
+};
+
 /* Each CPU has one. */
 struct walk {
 	struct sample_key key;
@@ -58,6 +69,11 @@ struct walk {
 	__u64 interpreted;        /* hash of the interpreter's frames; 0: there are none */
 	__u32 calls;              /* programs that have walked the stack */
 	__u32 python_calls;       /* and these */
+	__u32 java_calls;
+	__u32 java_heap;           /* the number of the code heap that the interpreter is in */
+	__u32 guessed_from;        /* of the stack, where the frame that was interrupted is the interpreter's and whole */
+	volatile __u32 java_count; /* of its frames */
+	volatile __u32 java_done;  /* those of them that were looked at */
 	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
 	__u32 unannounced;        /* bytes of copies since user space was last woken for them */
 	__u64 period;             /* what a sample stands for */
@@ -68,6 +84,26 @@ struct walk {
 	struct unwind_memory memory;
 	struct stack_record stack;
 	struct known_rule known[1 << KNOWN_RULES_SHIFT];
+	struct java_place java[JAVA_SLOTS];
+};
+
+/* A method of the sample at hand: what calls itself has it often. At the next one its place may be another's. */
+struct known_method {
+	__u64 object;
+	__u64 time_ns; /* of `java_walk` */
+	__u64 identity;
+	__u64 begin; /* of its code */
+	__u64 bytes;
+};
+#define KNOWN_METHODS_SHIFT 4
+
+/* Each CPU has one. */
+struct java_walk {
+	__u64 time_ns;        /* CLOCK_MONOTONIC, of the programs that name frames */
+	__u64 constant[16];   /* JAVA_CONSTANT_BYTES of what never changes of a method */
+	volatile __u64 index; /* as unwind_tables.index */
+	struct known_method known[1 << KNOWN_METHODS_SHIFT];
+	struct java_method method;
 };
 
 /* Bytes of Python's frames read at once: those of callers are below a frame, most of them side by side. */

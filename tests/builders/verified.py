@@ -26,6 +26,7 @@ MOST_INSTRUCTIONS = {
     "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
     "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 145_000,
+    "java": 200_000,
     "copy": 30_000,
     "store": 10_000,
     "begin_program": 1_000,
@@ -68,7 +69,8 @@ def verified_instructions() -> dict[str, int]:
         verified["walk_first"] = _verified(first)
         os.close(first)
         sampler.walk_java()  # in the place of `walk`
-        return verified | {"walk_java": _verified(sampler._programs["walk"])}
+        of_java = {"walk_java": "walk", "java": "java"}
+        return verified | {name: _verified(sampler._programs[program]) for name, program in of_java.items()}
 
 
 def _verified(program_fd: int) -> int:

@@ -19,7 +19,10 @@ pytestmark = [
     ),
 ]
 
-SOURCES = [Path(__file__).parent / "workloads" / name for name in ("Split.java", "Calls.java", "Compared.java")]
+SOURCES = [
+    Path(__file__).parent / "workloads" / name
+    for name in ("Split.java", "Calls.java", "Compared.java", "Unloaded.java")
+]
 # The JDKs that are here, each of which has structures of its own.
 JDKS = sorted(
     {path.resolve() for path in (*Path("/usr/lib/jvm").glob("*/bin/java"), Path(shutil.which("java") or "/no/java"))}
@@ -55,6 +58,13 @@ def by_method(capture: Capture) -> Counter[str]:
     return capture.count(lambda sample: sample.frames[0] if sample.frames else None)
 
 
+def assert_three_to_one(heavy: int, light: int) -> None:
+    # The JVM's own threads may compile all the while, and a busy machine leaves few samples.
+    assert heavy + light >= 10
+    # Five standard errors of the share, and a twentieth for rounds that are not all alike.
+    assert abs(heavy / (heavy + light) - 0.75) <= 0.05 + 5 * (0.75 * 0.25 / (heavy + light)) ** 0.5
+
+
 @pytest.mark.parametrize(
     "program", [(), ("-XX:+PreserveFramePointer",)], ids=["plain", "frame-pointers"], indirect=True
 )
@@ -62,11 +72,7 @@ def test_three_to_one(program: tuple[subprocess.Popen[str], bool], folder: Path)
     process, has_frame_pointers = program
     capture = record("-p", process.pid, "--duration", "1.5", folder=folder)
     found = by_method(capture)
-    heavy, light = found[HEAVY], found[LIGHT]
-    # The JVM's own threads may compile all the while, and a busy machine leaves few samples.
-    assert heavy + light >= 10
-    # Five standard errors of the share, and a twentieth for rounds that are not all alike.
-    assert abs(heavy / (heavy + light) - 0.75) <= 0.05 + 5 * (0.75 * 0.25 / (heavy + light)) ** 0.5
+    assert_three_to_one(found[HEAVY], found[LIGHT])
 
     roots = capture.count(lambda sample: sample.frames[-1] if sample.frames[:1] == (HEAVY,) else None)
     if has_frame_pointers:
@@ -105,7 +111,7 @@ def test_nobody_is_asked_where_that_is_not_wanted(program: tuple[subprocess.Pope
 def is_called_rightly(sample: Sample) -> bool:
     """Whether each function of Calls that is not guessed has its only caller above it, and the outermost none.
 
-    What the interpreter runs has no name, so that it may be any of them.
+    As the interpreter begins or ends a method that has no name, so that it may be any of them.
     """
     frames = sample.frames
     for first, name in enumerate(frames):
@@ -119,7 +125,7 @@ def is_called_rightly(sample: Sample) -> bool:
 
 
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
-@pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",)], ids=["C2", "C1"])
+@pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",), ("-Xint",)], ids=["C2", "C1", "interpreted"])
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
     capture = record_ready([java, "-XX:-Inline", *options, "-cp", classes, "Calls"], folder)
     java_samples = [each for each in capture.samples if any("Calls.f_" in name for name in each.frames)]
@@ -130,6 +136,37 @@ def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], cl
     assert wrong <= max(2, 0.002 * total)
     # Of a busy machine's first moments there may be no heap known yet: a third of them were whole without.
     assert whole >= 0.9 * total
+    assert sum(each.count for each in java_samples if "Interpreter" in each.frames[1:]) <= 0.1 * total
+
+
+@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+def test_interpreted_methods_and_lines(java: Path, classes: Path, folder: Path) -> None:
+    capture = record_ready([java, "-Xint", "-cp", classes, "Split", "until asked"], folder)
+    found = capture.count(lambda each: each.frames[0] if each.frames and each.modules[0] == "[java]" else None)
+    assert_three_to_one(found[HEAVY], found[LIGHT])
+    lines = lines_of(capture)
+    assert lines[HEAVY] <= {5, 6, 7}
+    assert lines[LIGHT] <= {11, 12, 13}
+    assert lines["void Split.work(long)"] <= {17, 18, 19, 20, 22, 23}
+    names, files = capture.profile.functions.name, capture.profile.functions.file
+    assert files[names.index(HEAVY)] == "Split.java"
+    called = {each.frames[1:3] for each in capture.samples if each.frames[:1] == (HEAVY,)}
+    assert called <= {("void Split.work(long)", "void Split.main(java.lang.String[])")}
+
+
+@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes: Path, folder: Path) -> None:
+    options = ("-Xint", "-XX:+UseSerialGC", "-Xmx32m")
+    capture = record_ready([java, *options, "-cp", classes, "Unloaded"], folder)
+    seen = set()
+    for sample in capture.samples:
+        works = re.findall(r"Work(\d{4})\.", " ".join(sample.frames))
+        through = re.findall(r"through(\d)\(", " ".join(sample.frames))
+        if works and through:
+            assert len(set(works)) == 1
+            assert int(works[0]) % 4 == int(through[0])
+            seen.add(works[0])
+    assert len(seen) >= 2
 
 
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
@@ -163,7 +200,7 @@ def test_the_interpreter_calls_what_compares(java: Path, classes: Path, folder: 
         frames = [names[profile.locations.frame_function[profile.locations.frame_start[each]]] for each in locations]
         if frames[:1] == ["int Compared.compare(java.lang.String[])"]:
             total[locations[0]] += count
-            called |= {locations[0]} if frames[1:2] == ["Interpreter"] else set()
+            called |= {locations[0]} if frames[1:2] == ["void Compared.main(java.lang.String[])"] else set()
     assert total.total() >= 50
     # A busy machine's first samples may have no caller; the same instruction has one later.
     assert sum(total[each] for each in called) >= 0.9 * total.total()

@@ -9,6 +9,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/copies.bpf      the same, each a ``struct stack_copy``
     spool/python_stacks.bpf  the same, each a ``struct python_stack`` of bpf/python_frames.h
     spool/codes.bpf       the same, each a ``struct python_code``
+    spool/methods.bpf     the same, each a ``struct java_method`` of bpf/java_frames.h
     spool/ended.bpf       the same, each a ``struct thread_times`` of bpf/sample.h
     spool/alive.bpf       when the recording ended, 64 bits, and a ``struct thread_times`` of each thread that still was
     spool/wakings.bpf     the same, each a ``struct waking``
@@ -38,6 +39,7 @@ COPIES_FILE = "copies.bpf"
 REPLACED_FILE = "replaced.bpf"
 PYTHON_STACKS_FILE = "python_stacks.bpf"
 CODES_FILE = "codes.bpf"
+METHODS_FILE = "methods.bpf"
 ENDED_FILE = "ended.bpf"
 ALIVE_FILE = "alive.bpf"
 WAKINGS_FILE = "wakings.bpf"

@@ -26,6 +26,7 @@ from tdprof.capture.spool import (
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
+from tdprof.decode.java_frames import JavaFrames
 from tdprof.decode.perf.columns import Copies, RecordLosses, RecordStream, Samples, SideBand, Table
 from tdprof.decode.perf.containers import named_cgroups
 from tdprof.decode.perf.layout import RecordLayout
@@ -103,9 +104,10 @@ def write_tables(
     """
     damage = damage_by_sums(spool)
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
+    java = JavaFrames(spool, damage)
     wakings = Wakings(spool, damage) if manifest.has_wakers else None
     replaced = ReplacedFiles(spool / REPLACED_FILE, damage)
-    stacks, samples = StackRows(writer, python), _sample_rows(manifest, replaced, wakings)
+    stacks, samples = StackRows(writer, java, python), _sample_rows(manifest, replaced, wakings)
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -119,9 +121,11 @@ def write_tables(
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     lived = _write_side_band(spool, manifest, writer, side_band, damage)
-    if python:
-        writer.write("mappings", python.mappings(lived.mappings()))
-        writer.write("interpreted", python.symbols())
+    interpreted: tuple[PythonFrames | JavaFrames | None, ...] = (python, java)
+    for frames in interpreted:
+        if frames:
+            writer.write("mappings", frames.mappings(lived.mappings()))
+            writer.write("interpreted", frames.symbols())
     if has_copies or (spool / COPIES_FILE).exists():
         walk = open_walk(lived.mappings(), lived.processes())
         for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk, replaced):
@@ -139,7 +143,7 @@ def write_tables(
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
-    notes = [*damage.notes(), *(python.notes() if python else ()), *spe.notes()]
+    notes = [*damage.notes(), *(python.notes() if python else ()), *java.notes(), *spe.notes()]
     notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)

@@ -17,6 +17,7 @@ from tdprof.capture.schema import (
 )
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT, RowBatch, StackBatch
+from tdprof.decode.java_frames import JavaFrames
 from tdprof.decode.perf.columns import NO_CHAIN, NOT_RECORDED, Chains, Samples
 from tdprof.decode.perf.containers import CGROUP_ID_BITS
 from tdprof.decode.perf.used_stacks import stack_identities
@@ -169,8 +170,9 @@ def _content_hash(batch: StackBatch) -> U64:
 class StackRows:
     """Writes each distinct stack once."""
 
-    def __init__(self, writer: TableWriter, python: PythonFrames | None = None) -> None:
+    def __init__(self, writer: TableWriter, java: JavaFrames, python: PythonFrames | None = None) -> None:
         self._writer = writer
+        self._java = java
         self._python = python
         self._known = np.empty(0, np.uint64)  # sorted
         self._content = np.empty(0, np.uint64)  # a second hash of each known stack
@@ -206,6 +208,7 @@ class StackRows:
         at = np.searchsorted(self._known, identities[~known])
         self._known = np.insert(self._known, at, identities[~known])
         self._content = np.insert(self._content, at, expected[~known])
+        batch = self._java.merge(batch)
         batch = self._python.merge(batch) if self._python else batch
         self._write(batch.hash[fresh], batch.walk[fresh], batch.start[fresh], batch.start[fresh + 1], batch.address)
 

@@ -18,7 +18,9 @@ INTERPRETED_ADDRESS = np.uint64(1 << 56)
 """From here on addresses are numbers of places in interpreted code; no machine that is known has memory there."""
 PYTHON = "[python]"
 """The path of what CPython interprets."""
-INTERPRETED_PATHS = (PYTHON,)
+JAVA = "[java]"
+"""The path of what JVMs interpret; what they compile is code made at run time."""
+INTERPRETED_PATHS = (PYTHON, JAVA)
 """Of each language whose interpreter's frames are walked."""
 
 DELETED = " (deleted)"

@@ -2,11 +2,11 @@
 
 import re
 
-from tdprof.model.addresses import PYTHON
+from tdprof.model.addresses import JAVA, PYTHON
 from tdprof.values import dataclass
 
 JAVA_LANGUAGE, PYTHON_LANGUAGE = "Java", "Python"
-INTERPRETED_LANGUAGES = {PYTHON: PYTHON_LANGUAGE}
+INTERPRETED_LANGUAGES = {PYTHON: PYTHON_LANGUAGE, JAVA: JAVA_LANGUAGE}
 """By the path of what is interpreted."""
 
 

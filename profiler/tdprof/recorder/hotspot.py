@@ -70,6 +70,8 @@ _NAME_BYTES = 64
 _MOST_HEAPS = 8  # HotSpot has 1, or 3 or 4 by kind of code
 _MOST_HEAP_BYTES = 1 << 32  # ReservedCodeCacheSize is at most 2 GB
 _MOST_OFFSET = 1 << 15
+_CONSTANT_BYTES = 72  # JAVA_CONSTANT_BYTES
+_MADE_BYTES_OTHERWISE = 20  # the JDK from which on numbers in tables have no zero bytes
 _MOST_LOADS = 64  # segments of the library; it has 4 to 6
 
 Read = Callable[[int, int], bytes]
@@ -83,12 +85,39 @@ class NotThereYetError(Exception):
     """The JVM is about to start."""
 
 
+class JavaLayout(ctypes.Structure):
+    """``struct java_layout``."""
+
+    _fields_ = [
+        (name, ctypes.c_uint16)
+        for name in (
+            "constant",
+            "pool",
+            "bytes",
+            "code_bytes",
+            "name",
+            "signature",
+            "constant_bytes",
+            "flags",
+            "holder",
+            "file",
+            "pool_bytes",
+            "class_name",
+            "text_length",
+            "text",
+            "lowest_byte",
+            "reserved",
+        )
+    ]
+
+
 class HeapLayout(ctypes.Structure):
     """``struct code_heap``."""
 
     _fields_ = [
         *[(name, ctypes.c_uint64) for name in ("low", "segments", "interpreter", "call_return")],
         ("interpreter_bytes", ctypes.c_uint32),
+        ("methods", JavaLayout),
         *[(name, ctypes.c_uint16) for name in ("header_bytes", "frame_size", "frame_complete", "code_begin")],
         *[(name, ctypes.c_uint8) for name in ("segment_shift", "complete_bytes", "code_begin_bytes", "reserved")],
     ]
@@ -223,7 +252,44 @@ class HotSpot:
             complete_bytes=2 if complete.type == "int16_t" else 4,
             code_begin=self.offset("CodeBlob", "_code_begin" if is_address else "_code_offset"),
             code_begin_bytes=8 if is_address else 4,
+            methods=self._methods(),
         )
+
+    def _methods(self) -> JavaLayout:
+        """How methods lie; zeros where that is not known: compiled code does not depend on it."""
+        try:
+            layout = JavaLayout(
+                constant=self.offset("Method", "_constMethod"),
+                pool=self.offset("ConstMethod", "_constants"),
+                bytes=self.offset("ConstMethod", "_constMethod_size"),
+                code_bytes=self.offset("ConstMethod", "_code_size"),
+                name=self.offset("ConstMethod", "_name_index"),
+                signature=self.offset("ConstMethod", "_signature_index"),
+                constant_bytes=self.size_of("ConstMethod"),
+                flags=self.offset("ConstMethod", self.line_flags),
+                holder=self.offset("ConstantPool", "_pool_holder"),
+                file=self.offset("ConstantPool", "_source_file_name_index"),
+                pool_bytes=self.size_of("ConstantPool"),
+                class_name=self.offset("Klass", "_name"),
+                text_length=self.offset("Symbol", "_length"),
+                text=self.offset("Symbol", "_body"),
+                lowest_byte=self.lowest_byte,
+            )
+        except NotKnownError:
+            return JavaLayout()
+        read_at_once = (layout.pool, layout.bytes, layout.code_bytes, layout.name, layout.signature, layout.flags)
+        return layout if max(read_at_once) <= _CONSTANT_BYTES - 8 else JavaLayout()
+
+    @property
+    def line_flags(self) -> str:
+        """The field of ``ConstMethod`` whose lowest bit says whether it has a table of lines."""
+        return "_flags" if self.has("ConstMethod", "_flags") else "_flags._flags"
+
+    @property
+    def lowest_byte(self) -> int:
+        """Of numbers in its tables; raises as `number`."""
+        version = self.number(self.static("Abstract_VM_Version", "_vm_major_version"), 4)
+        return int(version >= _MADE_BYTES_OTHERWISE)
 
     def _array_length(self) -> int:
         """Of a growable array; its base had another name up to JDK 15."""

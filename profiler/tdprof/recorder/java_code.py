@@ -26,7 +26,6 @@ _SEGMENTS_AT_ONCE = 1 << 16
 # The interpreter is shared with the thread that drains the buffers.
 _AT_ONCE, _PAUSE_S = 32, 0.001
 _HAS_LINES = 1  # ConstMethod::_has_linenumber_table
-_MADE_BYTES_OTHERWISE = 20  # the JDK from which on numbers in tables have no zero bytes
 _PLACE = 16  # sizeof(PcDesc)
 # Members that say where tables are, and their bytes.
 _IMMUTABLE = (("_immutable_data", 8), ("_immutable_data_size", 4))
@@ -102,8 +101,7 @@ class CompiledCode:
         self._told: set[tuple[int, int]] = set()  # begin and number of each compilation
         self._numbers: dict[tuple[int, int], int] = {}  # of methods that were told, by two of their addresses
         self._kinds: set[int] = set()  # what methods begin with: the class that they are of in the JVM
-        version = jvm.number(jvm.static("Abstract_VM_Version", "_vm_major_version"), 4)
-        self.header = JavaHeader(int(version >= _MADE_BYTES_OTHERWISE), bool(jvm.flag("DebugNonSafepoints")))
+        self.header = JavaHeader(jvm.lowest_byte, bool(jvm.flag("DebugNonSafepoints")))
 
     def more(self) -> Iterator[bytes]:
         """Records of what was compiled since the last time.
@@ -229,8 +227,7 @@ class CompiledCode:
     def _lines(self, constant: int) -> bytes:
         """Behind the bytecodes, up to what is at the end."""
         offset, number = self._jvm.offset, self._memory.number
-        flags = "_flags" if self._jvm.has("ConstMethod", "_flags") else "_flags._flags"
-        if not number(constant + offset("ConstMethod", flags), 2) & _HAS_LINES:
+        if not number(constant + offset("ConstMethod", self._jvm.line_flags), 2) & _HAS_LINES:
             return b""
         begin = self._jvm.size_of("ConstMethod") + number(constant + offset("ConstMethod", "_code_size"), 2)
         end = 8 * number(constant + offset("ConstMethod", "_constMethod_size"), 4)

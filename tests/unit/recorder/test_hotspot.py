@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tdprof.linux.elf import open_elf
-from tdprof.recorder.hotspot import CodeHeap, HeapLayout, HotSpot, HotSpotLibrary, NotKnownError, NotThereYetError
+from tdprof.recorder.hotspot import (
+    CodeHeap,
+    HeapLayout,
+    HotSpot,
+    HotSpotLibrary,
+    JavaLayout,
+    NotKnownError,
+    NotThereYetError,
+)
 from tdprof.recorder.symbol_places import find_symbols
 
 SAMPLE_HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
@@ -33,27 +41,43 @@ struct heap *all[2] = { &one, &two };
 struct array heaps_ = { LENGTH, 2, all }, *heaps = &heaps_;
 struct queue queue_ = { 0, (char *)0x8100, ROOM, 0x300 }, *queue = QUEUE;
 char *call_return = (char *)0x12345;
-struct row rows[] = {
-	{ "CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 1, 0, &heaps },
-	{ "AbstractInterpreter", "_code", "StubQueue*", 1, 0, &queue },
-	{ "StubRoutines", "_call_stub_return_address", "address", 1, 0, &call_return },
-	{ "GrowableArrayBase", "_len", "int", 0, offsetof(struct array, length), 0 },
-	{ "GrowableArray<int>", "_data", "int*", 0, offsetof(struct array, data), 0 },
-	{ "StubQueue", "_stub_buffer", "address", 0, offsetof(struct queue, buffer), 0 },
-	{ "StubQueue", "_buffer_limit", "int", 0, offsetof(struct queue, room), 0 },
-	{ "StubQueue", "_queue_end", "int", 0, offsetof(struct queue, made), 0 },
-	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 },
-	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 },
-	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 },
-	{ "VirtualSpace", "_high", "char*", 0, offsetof(struct space, high), 0 },
-	{ "VirtualSpace", "_low_boundary", "char*", 0, offsetof(struct space, low_boundary), 0 },
-	{ "VirtualSpace", "_high_boundary", "char*", 0, offsetof(struct space, high_boundary), 0 },
-	{ "VirtualSpace", "_low", "char*", 0, offsetof(struct space, low), 0 },
-	{ "HeapBlock::Header", "_used", "bool", 0, USED, 0 },
-	{ "CodeBlob", "_frame_size", "int", 0, 28, 0 },
-	{ "CodeBlob", "_frame_complete_offset", COMPLETE, 0, 20, 0 },
+#define OF_HEAPS \
+	{ "CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 1, 0, &heaps }, \
+	{ "AbstractInterpreter", "_code", "StubQueue*", 1, 0, &queue }, \
+	{ "StubRoutines", "_call_stub_return_address", "address", 1, 0, &call_return }, \
+	{ "GrowableArrayBase", "_len", "int", 0, offsetof(struct array, length), 0 }, \
+	{ "GrowableArray<int>", "_data", "int*", 0, offsetof(struct array, data), 0 }, \
+	{ "StubQueue", "_stub_buffer", "address", 0, offsetof(struct queue, buffer), 0 }, \
+	{ "StubQueue", "_buffer_limit", "int", 0, offsetof(struct queue, room), 0 }, \
+	{ "StubQueue", "_queue_end", "int", 0, offsetof(struct queue, made), 0 }, \
+	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 }, \
+	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 }, \
+	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 }, \
+	{ "VirtualSpace", "_high", "char*", 0, offsetof(struct space, high), 0 }, \
+	{ "VirtualSpace", "_low_boundary", "char*", 0, offsetof(struct space, low_boundary), 0 }, \
+	{ "VirtualSpace", "_high_boundary", "char*", 0, offsetof(struct space, high_boundary), 0 }, \
+	{ "VirtualSpace", "_low", "char*", 0, offsetof(struct space, low), 0 }, \
+	{ "HeapBlock::Header", "_used", "bool", 0, USED, 0 }, \
+	{ "CodeBlob", "_frame_size", "int", 0, 28, 0 }, \
+	{ "CodeBlob", "_frame_complete_offset", COMPLETE, 0, 20, 0 }, \
 	{ "CodeBlob", BEGIN, "address", 0, 32, 0 },
-	END
+struct row rows[] = { OF_HEAPS END };
+int version = 21;
+struct row of_methods[] = { OF_HEAPS
+	{ "Abstract_VM_Version", "_vm_major_version", "int", 1, 0, &version },
+	{ "Method", "_constMethod", "ConstMethod*", 0, 8, 0 },
+	{ "ConstMethod", "_constants", "ConstantPool*", 0, POOL, 0 },
+	{ "ConstMethod", "_constMethod_size", "int", 0, 24, 0 },
+	{ "ConstMethod", "_flags._flags", "u4", 0, 28, 0 },
+	{ "ConstMethod", "_code_size", "u2", 0, 34, 0 },
+	{ "ConstMethod", "_name_index", "u2", 0, 36, 0 },
+	{ "ConstMethod", "_signature_index", "u2", 0, 38, 0 },
+	{ "ConstantPool", "_pool_holder", "InstanceKlass*", 0, 16, 0 },
+	{ "ConstantPool", "_source_file_name_index", "u2", 0, 60, 0 },
+	{ "Klass", "_name", "Symbol*", 0, 24, 0 },
+	{ "Symbol", "_length", "u2", 0, 4, 0 },
+	{ "Symbol", "_body", "u1", 0, 6, 0 },
+	{ 0 }
 };
 struct flag { long other; const char *name; void *value; } flags_[] = {
 	{ 0, "First", "\7" }, { 0, 0, 0 }, { 0, "DebugNonSafepoints", "\1" } }, *flags = flags_;
@@ -67,7 +91,8 @@ struct row of_flags[] = {
 };
 struct type { const char *type, *of; int32_t is_oop, is_integer, is_unsigned; uint64_t size; } types[] = {
 	{ "JVMFlag", 0, 0, 0, 0, sizeof(struct flag) }, { "Huge", 0, 0, 0, 0, 1 << 20 }, { 0 } };
-struct type *gHotSpotVMTypes = types;
+struct type of_method_types[] = { { "ConstMethod", 0, 0, 0, 0, 56 }, { "ConstantPool", 0, 0, 0, 0, 72 }, { 0 } };
+struct type *gHotSpotVMTypes = TYPES;
 uint64_t gHotSpotVMTypeEntryTypeNameOffset = 0, gHotSpotVMTypeEntrySizeOffset = offsetof(struct type, size),
 	gHotSpotVMTypeEntryArrayStride = sizeof(struct type);
 struct row *gHotSpotVMStructs = ROWS;
@@ -86,6 +111,8 @@ AS_IN_17 = {
     "END": "{ 0 }",
     "STRIDE": "sizeof(struct row)",
     "ROWS": "rows",
+    "TYPES": "types",
+    "POOL": "8",
 }
 Make = Callable[..., HotSpot]
 
@@ -118,7 +145,7 @@ def make(tmp_path: Path) -> Make:
 
 
 def told(heap: CodeHeap) -> dict[str, int]:
-    return {name: getattr(heap.layout, name) for name, *_ in HeapLayout._fields_}
+    return {name: getattr(heap.layout, name) for name, *_ in HeapLayout._fields_ if name != "methods"}
 
 
 def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
@@ -140,6 +167,32 @@ def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
     assert told(one) == of_all | {"low": 0x10000, "segments": 0x5000}
     assert told(two) == of_all | {"low": 0x8000, "segments": 0x6000}
     assert (one.grown_to, two.grown_to) == (0x18000, 0x9000)  # no further than it may grow
+
+
+def test_how_interpreted_methods_lie(make: Make) -> None:
+    methods = make(ROWS="of_methods", TYPES="of_method_types").heaps()[0].layout.methods
+    assert {name: getattr(methods, name) for name, *_ in JavaLayout._fields_} == {
+        "constant": 8,
+        "pool": 8,
+        "bytes": 24,
+        "code_bytes": 34,
+        "name": 36,
+        "signature": 38,
+        "constant_bytes": 56,
+        "flags": 28,
+        "holder": 16,
+        "file": 60,
+        "pool_bytes": 72,
+        "class_name": 24,
+        "text_length": 4,
+        "text": 6,
+        "lowest_byte": 1,
+        "reserved": 0,
+    }
+    # What is compiled is walked all the same.
+    unknown = make(ROWS="of_methods").heaps()[0].layout.methods
+    far = make(ROWS="of_methods", TYPES="of_method_types", POOL="72").heaps()[0].layout.methods
+    assert bytes(unknown) == bytes(far) == bytes(ctypes.sizeof(JavaLayout))
 
 
 def test_options_and_sizes(make: Make) -> None:

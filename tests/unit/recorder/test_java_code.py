@@ -131,13 +131,13 @@ class Jvm:
     def size_of(self, type_: str) -> int:
         return {"ConstMethod": 24, "ConstantPool": 16}[type_]
 
-    def static(self, type_: str, name: str) -> int:
-        assert (type_, name) == ("Abstract_VM_Version", "_vm_major_version")
-        return BASE
+    @property
+    def line_flags(self) -> str:
+        return "_flags" if self.version < 20 else "_flags._flags"
 
-    def number(self, address: int, size: int) -> int:
-        assert (address, size) == (BASE, 4)
-        return self.version
+    @property
+    def lowest_byte(self) -> int:
+        return self.version // 20
 
     def flag(self, name: str) -> int | None:
         assert name == "DebugNonSafepoints"

@@ -128,8 +128,8 @@ class BpfLoad:
         if self._off_cpu:
             settings |= self._off_cpu.settings
         programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
-        # Few recordings meet what `python` is for, or time threads.
-        later = ("walk_first", "walk", "walk_java", "python", *OFF_CPU_PROGRAMS)
+        # Few recordings meet what `python` and `java` are for, or time threads.
+        later = ("walk_first", "walk", "walk_java", "python", "java", *OFF_CPU_PROGRAMS)
         loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         off_cpu = None

@@ -61,7 +61,7 @@ MOST_WOKEN = 1 << 12  # before it is known what all threads do, which takes mill
 MOST_MOVED = 1 << 12  # of processes that moved between control groups, the last
 RING_BYTES = 1 << 20  # of threads that have ended, and of sleeps with who ended them
 # Per-CPU places that the same steps of other samples use: some of those interrupt these.
-_OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes": 1}
+_OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes": 1, "java_walks": 1}
 _AFTER_SWITCH, _SWITCH_FUNCTION, _FIRST_TURN = "sched_exit_tp", "finish_task_switch", "schedule_tail"
 _WAKING, _WAKE_FUNCTION = "sched_waking", "try_to_wake_up"
 _KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")

@@ -17,6 +17,8 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.array_sizes import ArraySizes
 from tdprof.recorder.bpf.exec_places import ExecPlaces
+from tdprof.recorder.bpf.java_walk import MAPS as JAVA_MAPS
+from tdprof.recorder.bpf.java_walk import JavaWalk
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
     BpfObject,
@@ -173,6 +175,7 @@ class BpfSampler:
         self.programs = [programs[f"sample_{event}"] for event in range(events)]
         self.arrays: UnwindArrays | None = None
         self.python: PythonWalk | None = None
+        self._java: JavaWalk | None = None
         self.notes: list[str] = []
         self._maps = maps
         self._sizes = sizes
@@ -329,23 +332,31 @@ class BpfSampler:
             self._take_copies()
 
     def walk_java(self) -> None:
-        """Have the programs walk what JVMs have compiled, too, if the kernel lets them."""
+        """Have the programs walk what JVMs have compiled, and name what they interpret, if the kernel lets them."""
         self.await_walk()
         if self._walk_name == "walk_java" or self.arrays is None:
             return
         self._next_walk = "walk_java"
         # Where the JVM's table will need larger arrays: in one go, since each load takes tenths of a second.
         self.arrays.make_room(*_ROWS_AND_BUCKETS_OF_A_JVM)
-        if self._walk_name == self._next_walk:
+        if self._walk_name != self._next_walk and not self._replace_walk():
             return
+        made = self._load_more(JAVA_MAPS, ("java",), "interpreted Java methods have no names", self._take_copies_until)
+        if made is not None:
+            self._java = JavaWalk(made)
+            self._closing.callback(self._java.close)
+
+    def _replace_walk(self) -> bool:
+        """Have another program walk, which reads the same maps; False: the kernel refuses it."""
         walks: list[int] = []
         if refusal := self._load_other_walks(self._next_walk, self._maps, walks):
             close_all(walks)
             self._next_walk = self._walk_name
             self.notes.append(f"Java frames are walked along frame pointers only: {refusal}")
-            return
+            return False
         self._walk_name = self._next_walk
         close_all(filter(None, [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]))
+        return True
 
     def _take_copies(self) -> None:
         """Make room in their ring, if that is due; unlike a drain this waits for no program to end."""
@@ -371,25 +382,40 @@ class BpfSampler:
         while self._taken_copies:
             write_all(spool.descriptor(COPIES_FILE), memoryview(self._taken_copies.pop(0)))
 
-    def _load_python(self, rings: Mapping[str, int]) -> dict[str, int] | None:
-        """What `PythonWalk` loads: rings of these sizes, and the programs that fill them."""
+    def _load_python(self, maps: Mapping[str, int]) -> dict[str, int] | None:
+        """What `PythonWalk` loads: maps of these sizes, and the programs that use them."""
+        made = self._load_more(maps, ("python", "store"), "Python frames are not walked", WalkLoad.wait)
+        if made is not None:
+            self._switch(1, ACTIVE_PYTHON)
+        return made
+
+    def _load_more(
+        self, sizes: Mapping[str, int], names: Sequence[str], otherwise: str, wait: Callable[[WalkLoad], object]
+    ) -> dict[str, int] | None:
+        """Make some maps as large as they have to be, and load programs that use them, in the place of others.
+
+        Args:
+            sizes: of the maps, by name.
+            names: the programs.
+            otherwise: what a note says where the kernel refuses them: then None is returned.
+            wait: for the load.
+        """
         made: dict[str, int] = {}
         programs: list[tuple[StepPrograms, str, int]] = []
 
         def load_all() -> None:
-            made.update(create_maps(self._object, rings))
-            for steps, name in itertools.product(self._steps, ("python", "store")):
+            made.update(create_maps(self._object, sizes))
+            for steps, name in itertools.product(self._steps, names):
                 programs.append((steps, name, steps.load(self._maps | made, name)))
 
         with unlimited_locked_memory():
             load = WalkLoad(load_all)
-            load.wait()
+            wait(load)
         if load.refusal:
             close_all([*made.values(), *(program for _, _, program in programs)])
-            self.notes.append(f"Python frames are not walked: {load.refusal}")
+            self.notes.append(f"{otherwise}: {load.refusal}")
             return None
         replaced = [steps.use(name, program) for steps, name, program in programs]
-        self._switch(1, ACTIVE_PYTHON)
         close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
         return made
@@ -432,16 +458,17 @@ class BpfSampler:
         """Whether a drain is due before its time: half of the rows or of a ring may be taken."""
         new = self._counters.read()[0] - self._samples_drained
         rings = (self._stacks, self._copies)
-        is_python_filling = self.python is not None and self.python.is_filling()
-        is_filling = any(ring.pending > ring.data_bytes // 2 for ring in rings)
+        is_filling = any(each.is_filling() for each in (self.python, self._java) if each)
+        is_filling |= any(ring.pending > ring.data_bytes // 2 for ring in rings)
         is_filling |= self.off_cpu is not None and self.off_cpu.is_filling()
-        return new > self._sizes.rows // 2 or is_filling or is_python_filling
+        return new > self._sizes.rows // 2 or is_filling
 
     @property
     def pending_bytes(self) -> int:
         """What a drain would write now, at most: rows are compressed."""
         rows = min(self._counters.read()[0] - self._samples_drained, self._sizes.rows)
-        taken = sum(map(len, self._taken_copies)) + (self.python.pending_bytes if self.python else 0)
+        taken = sum(map(len, self._taken_copies))
+        taken += sum(each.pending_bytes for each in (self.python, self._java) if each)
         rings = sum(ring.pending for ring in (self._stacks, self._copies, self._leaves))
         return rows * (KEY_BYTES + VALUE_BYTES) + rings + taken
 
@@ -457,11 +484,14 @@ class BpfSampler:
         time_ns = time.monotonic_ns()
         produced, copied, leaves = self._stacks.produced, self._copies.produced, self._leaves.produced
         of_python = self.python.produced() if self.python else {}
+        of_java = self._java.produced if self._java else 0
         of_threads = self.off_cpu.produced if self.off_cpu else {}
         wait_for_running_programs()
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
         if self.python:
             self.python.drain(spool, of_python)
+        if self._java:
+            self._java.drain(spool, of_java)
         if self.off_cpu:
             self.off_cpu.drain(spool, of_threads)
         if copied + leaves > self._copied_bytes:

@@ -1,0 +1,181 @@
+"""Methods that JVMs interpret: reads what the BPF programs sent of them, and tables where they were sampled.
+
+Layouts: bpf/java_frames.h.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.java_code import JavaMethod
+from tdprof.capture.java_methods import LineTable, external_name, source_file
+from tdprof.capture.schema import MAPPINGS, SYMBOLS
+from tdprof.capture.spool import METHODS_FILE
+from tdprof.decode.bpf_aggregates import StackBatch, read_ring_file, ring_records
+from tdprof.decode.spooled_files import SpoolDamage
+from tdprof.model.addresses import DELETED, INTERPRETED_ADDRESS, JAVA, FileKind
+from tdprof.model.runtimes import JAVA_LANGUAGE, runtimes_of
+from tdprof.text import plural
+from tdprof.values import dataclass
+
+METHOD = np.dtype(
+    [
+        ("identity", "<u8"),
+        ("pid", "<u4"),
+        ("class_bytes", "<u2"),
+        ("name_bytes", "<u2"),
+        ("signature_bytes", "<u2"),
+        ("file_bytes", "<u2"),
+        ("line_bytes", "<u2"),
+        ("lowest_byte", "<u2"),
+        ("class_name", "u1", 256),
+        ("name", "u1", 128),
+        ("signature", "u1", 512),
+        ("file", "u1", 64),
+    ]
+)
+MOST_LINE_BYTES = 4096
+INDEX_BITS = 16
+# JAVA_FRAME: of addresses, which are of 64 bits, the two highest.
+_FRAME, _WHICH = np.uint64(1 << 62), np.uint64(3 << 62)
+_FIRST_ADDRESS = INTERPRETED_ADDRESS + np.uint64(1 << 55)  # Python's are below
+_CHUNK_BYTES = 8 << 20
+_NO_NAME = "[method not read]"
+_CUT = "…".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """What a method said of itself.
+
+    Attributes:
+        name: as a JVM's map has it.
+        file: its source file; None: not known.
+        lines: of its bytecodes.
+    """
+
+    name: str
+    file: str | None
+    lines: LineTable
+
+
+class JavaFrames:
+    """The interpreted Java frames of a spool.
+
+    Args:
+        spool: the folder.
+        damage: counts what cannot be read.
+
+    Attributes:
+        unnamed: places in methods that were not read in time.
+    """
+
+    def __init__(self, spool: Path, damage: SpoolDamage) -> None:
+        self._methods: dict[int, _Method] = {}
+        self._pids: set[int] = set()
+        self._numbers: dict[int, int] = {}  # of places, as they come
+        self.unnamed = 0
+        for records in read_ring_file(spool / METHODS_FILE, damage, ring_records, _CHUNK_BYTES):
+            for record in records:
+                if METHOD.itemsize <= len(record) <= METHOD.itemsize + MOST_LINE_BYTES:
+                    self._add(record)
+                else:
+                    damage.stacks += 1
+
+    def _add(self, record: bytes) -> None:
+        head = np.frombuffer(record, METHOD, 1)[0]
+
+        def text(field: str, bytes_field: str) -> bytes:
+            found: bytes = head[field].tobytes()
+            length = int(head[bytes_field])
+            return found[:length] if length <= len(found) else found + _CUT
+
+        holder, name, signature, file = (
+            text(*fields)
+            for fields in (
+                ("class_name", "class_bytes"),
+                ("name", "name_bytes"),
+                ("signature", "signature_bytes"),
+                ("file", "file_bytes"),
+            )
+        )
+        method = JavaMethod(holder, name, signature, file, record[METHOD.itemsize :])
+        lines = LineTable(method.lines, int(head["lowest_byte"]))
+        self._methods[int(head["identity"])] = _Method(external_name(method), source_file(method) or None, lines)
+        self._pids.add(int(head["pid"]))
+
+    def __bool__(self) -> bool:
+        """Whether a stack has any of them."""
+        return bool(self._numbers)
+
+    def merge(self, batch: StackBatch) -> StackBatch:
+        """The stacks with places in methods where the programs had these; each has a number from then on."""
+        is_frame = (batch.address & _WHICH) == _FRAME
+        is_frame &= np.repeat(batch.walk["is_kernel"] == 0, np.diff(batch.start).astype(np.int64))
+        if not is_frame.any():
+            return batch
+        places, row = np.unique(batch.address[is_frame], return_inverse=True)
+        numbers = [self._numbers.setdefault(place, len(self._numbers)) for place in places.tolist()]
+        address = batch.address.copy()
+        # Callers are looked for one below: each number has two addresses.
+        address[is_frame] = _FIRST_ADDRESS + np.uint64(2) * np.array(numbers, np.uint64)[row.reshape(-1)] + np.uint64(1)
+        return replace(batch, address=address)
+
+    def symbols(self) -> pa.Table:
+        """The capture's table of them: where in the source each place is."""
+        frames = [[self._symbol(place)] for place in self._numbers]
+        count = len(frames)
+        columns = {
+            "path": [JAVA] * count,
+            "build_id": [""] * count,
+            "kind": [FileKind.INTERPRETED.value] * count,
+            "pid": [0] * count,
+            "file_offset": np.arange(count, dtype=np.uint64),
+            "reason": [0] * count,
+            "frames": frames,
+        }
+        return pa.table(columns, schema=SYMBOLS)
+
+    def _symbol(self, place: int) -> dict[str, object]:
+        method = self._methods.get((place & int(_FRAME) - 1) >> INDEX_BITS)
+        if method is None:
+            self.unnamed += 1
+            return {"function": _NO_NAME, "file": None, "line": 0}
+        line = method.lines.line(place & (1 << INDEX_BITS) - 1)
+        return {"function": method.name, "file": method.file, "line": line}
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know."""
+        if self.unnamed:
+            yield f"{plural(self.unnamed, 'place', 's')} in interpreted Java methods without a name: none could be read"
+
+    def mappings(self, mapped: pa.Table) -> pa.Table:
+        """Rows for the capture's table of mappings: where the places are, of each process since it had a JVM.
+
+        Args:
+            mapped: the table so far.
+        """
+        paths = mapped["path"].combine_chunks().dictionary_encode()
+        names = paths.dictionary.to_pylist()
+        of_path = [
+            JAVA_LANGUAGE in {each.language for each in runtimes_of(path.removesuffix(DELETED))} for path in names
+        ]
+        rows = np.flatnonzero(np.array([*of_path, False])[paths.indices.fill_null(-1)])
+        pids, times = (mapped[name].to_numpy()[rows].tolist() for name in ("pid", "time_ns"))
+        found = [
+            {
+                "time_ns": time_ns,
+                "pid": pid,
+                "address": int(_FIRST_ADDRESS),
+                "length": 2 * len(self._numbers) + 2,
+                "file_offset": 0,
+                "path": JAVA,
+                "build_id": None,
+            }
+            for time_ns, pid in sorted(set(zip(times, pids, strict=True)))
+            if pid in self._pids
+        ]
+        return pa.Table.from_pylist(found, MAPPINGS)
