@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The interpreted methods of a sample's stack: the program that names them, and what it sends. A part of sample.bpf.c. */
+/* The interpreted methods of a sample's stack: the program that names them, and what it sends. A part of sample.bpf.c.
+ */
 
 #include "java_walk.h"
 

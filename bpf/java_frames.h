@@ -29,7 +29,7 @@ struct java_method {
 	__u16 name_bytes;
 	__u16 signature_bytes;
 	__u16 file_bytes;
-	__u16 line_bytes; /* of the table of lines and what is behind it, that follow */
+	__u16 line_bytes;  /* of the table of lines and what is behind it, that follow */
 	__u16 lowest_byte; /* of its numbers, as struct java_layout has it */
 	__u8 class_name[JAVA_CLASS_BYTES];
 	__u8 name[JAVA_NAME_BYTES];

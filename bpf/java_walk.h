@@ -15,8 +15,9 @@ static __always_inline int was_method_sent(__u64 identity);
 static __always_inline void send_method(struct java_method *method, __u64 bytes);
 
 /*
- * src/hotspot/cpu/x86/frame_x86.hpp and aarch64/frame_aarch64.hpp: the method is the third word below the frame pointer,
- * where it is in that the eighth; from JDK 20 on the ninth on aarch64. It is written there whenever the method calls.
+ * src/hotspot/cpu/x86/frame_x86.hpp and aarch64/frame_aarch64.hpp: the method is the third word below the frame
+ * pointer, where it is in that the eighth; from JDK 20 on the ninth on aarch64. It is written there whenever the method
+ * calls.
  */
 #define JAVA_METHOD_SLOT   (3 * 8)
 #define JAVA_PLACE_SLOT    (8 * 8)
@@ -108,11 +109,11 @@ static __always_inline int learn_method(const struct java_layout *layout, struct
 	 * The method's place may be another's later, when its class was unloaded. Symbols are another's then, too, or
 	 * have another hash, before which they have a count.
 	 */
-	__u64 class_name = java_pointer(java_pointer(java_constant(java, layout->pool) + layout->holder) +
-	                                layout->class_name);
+	__u64 class_name =
+		java_pointer(java_pointer(java_constant(java, layout->pool) + layout->holder) + layout->class_name);
 	__u64 text = java_pointer(class_name) & ~0xffffULL;
-	__u64 indices = (java_constant(java, layout->name) & 0xffff) << 16 |
-	                (java_constant(java, layout->signature) & 0xffff);
+	__u64 indices =
+		(java_constant(java, layout->name) & 0xffff) << 16 | (java_constant(java, layout->signature) & 0xffff);
 	__u64 identity = mix(mix(mix(pid, object), constant), java_constant(java, layout->pool));
 
 	identity = mix(mix(mix(identity, class_name), text), indices << 32 | (__u32)java_constant(java, layout->bytes));
@@ -127,8 +128,8 @@ static __always_inline int learn_method(const struct java_layout *layout, struct
 
 /*
  * What a stack has for an interpreted frame: its method, and where in that it is. 0: the frame is none, or not whole.
- * `current`: of the frame that was interrupted, where the interpreter is; then what it keeps in the frame may be missing
- * yet. As a method begins and ends that is in another one, and the frame the innermost that is whole.
+ * `current`: of the frame that was interrupted, where the interpreter is; then what it keeps in the frame may be
+ * missing yet. As a method begins and ends that is in another one, and the frame the innermost that is whole.
  */
 static __always_inline __u64 java_frame(const struct java_layout *layout, struct java_walk *java,
                                         struct unwind_memory *stack, __u32 pid, const struct java_place *place,

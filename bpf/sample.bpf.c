@@ -4,8 +4,8 @@
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
  * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
- * user stack is deep, copy if there is no table for it yet, java and python where these run, store. Unless `active` says so,
- * there is no walk: the kernel walks the user stack along frame pointers.
+ * user stack is deep, copy if there is no table for it yet, java and python where these run, store. Unless `active`
+ * says so, there is no walk: the kernel walks the user stack along frame pointers.
  *
  * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
  *
@@ -206,7 +206,8 @@ static __always_inline void end_walk(struct walk *walk, int end)
 	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
 	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
 	stack->by_lr = walk->state.methods[UNWIND_BY_LR];
-	if (walk->java_count && !walk->java[0].depth) { /* whether it is a guess is known when its frame was looked at */
+	if (walk->java_count &&
+	    !walk->java[0].depth) { /* whether it is a guess is known when its frame was looked at */
 		walk->guessed_from = stack->guessed_from;
 		stack->guessed_from = 1;
 		if (stack->depth == 1 && end == UNWIND_END_COMPLETE)

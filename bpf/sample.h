@@ -137,13 +137,13 @@ struct code_heap {
 	__u64 call_return; /* where Java returns to what the JVM called it by */
 	__u32 interpreter_bytes;
 	struct java_layout methods; /* of what it interprets */
-	__u16 header_bytes;    /* of a block, before the CodeBlob */
-	__u16 frame_size;      /* where a CodeBlob has its frames' size in words, the return address counted */
-	__u16 frame_complete;  /* and how far from its code's beginning that holds */
-	__u16 code_begin;      /* and where its code begins: an address, or as far from the CodeBlob */
-	__u8 segment_shift;    /* of a segment's size */
-	__u8 complete_bytes;   /* of frame_complete: 2 or 4 */
-	__u8 code_begin_bytes; /* 8: an address, 4: a distance */
+	__u16 header_bytes;         /* of a block, before the CodeBlob */
+	__u16 frame_size;           /* where a CodeBlob has its frames' size in words, the return address counted */
+	__u16 frame_complete;       /* and how far from its code's beginning that holds */
+	__u16 code_begin;           /* and where its code begins: an address, or as far from the CodeBlob */
+	__u8 segment_shift;         /* of a segment's size */
+	__u8 complete_bytes;        /* of frame_complete: 2 or 4 */
+	__u8 code_begin_bytes;      /* 8: an address, 4: a distance */
 	__u8 reserved;
 };
 

@@ -141,7 +141,8 @@ struct unwind_state {
 	__u64 sp;
 	__u64 fp;       /* rbp, x29 */
 	__u64 lr;       /* x30; holds in exact frames */
-	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 13 is x22, 14 x28 */
+	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 13 is x22, 14 x28
+	                 */
 	__u32 flags;
 	__u32 reserved;
 	__u32 methods[UNWIND_METHODS + 1]; /* callers found by each method; the last is padding */

@@ -103,9 +103,9 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 }
 
 /*
- * The rule for a frame of a JVM's interpreter, which is noted for who names its method. Below its frame pointer it keeps
- * its caller's stack pointer. As it begins and ends a method that is another frame's, so where it was interrupted this is
- * a guess; of the leaf that is said in the end. No call precedes where it returns to.
+ * The rule for a frame of a JVM's interpreter, which is noted for who names its method. Below its frame pointer it
+ * keeps its caller's stack pointer. As it begins and ends a method that is another frame's, so where it was interrupted
+ * this is a guess; of the leaf that is said in the end. No call precedes where it returns to.
  */
 static __always_inline void interpreter_rule(struct walk *walk, struct unwind_rule *rule)
 {

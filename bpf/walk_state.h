@@ -64,22 +64,22 @@ struct walk {
 	struct unwind_state state;
 	struct sample_mapping mapping; /* the last one found: most callers are in the same */
 	struct address_space space;
-	__u32 if_lost;            /* enum unwind_end where the next address is in no mapping */
-	__u64 copied;             /* identity of the stack's copy; 0: it was walked */
-	__u64 interpreted;        /* hash of the interpreter's frames; 0: there are none */
-	__u32 calls;              /* programs that have walked the stack */
-	__u32 python_calls;       /* and these */
+	__u32 if_lost;      /* enum unwind_end where the next address is in no mapping */
+	__u64 copied;       /* identity of the stack's copy; 0: it was walked */
+	__u64 interpreted;  /* hash of the interpreter's frames; 0: there are none */
+	__u32 calls;        /* programs that have walked the stack */
+	__u32 python_calls; /* and these */
 	__u32 java_calls;
-	__u32 java_heap;           /* the number of the code heap that the interpreter is in */
-	__u32 guessed_from;        /* of the stack, where the frame that was interrupted is the interpreter's and whole */
+	__u32 java_heap;    /* the number of the code heap that the interpreter is in */
+	__u32 guessed_from; /* of the stack, where the frame that was interrupted is the interpreter's and whole */
 	volatile __u32 java_count; /* of its frames */
 	volatile __u32 java_done;  /* those of them that were looked at */
-	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
-	__u32 unannounced;        /* bytes of copies since user space was last woken for them */
-	__u64 period;             /* what a sample stands for */
-	__u64 waking;             /* of a sleep: identity of the struct waking; 0: it is not known who ended it */
-	__u64 woken;              /* the thread that is being woken, by the address that the kernel keeps it at */
-	struct last_waker waker;  /* of that */
+	__u32 due[THREAD_STATES];  /* of time off a CPU: samples to be stored, by state */
+	__u32 unannounced;         /* bytes of copies since user space was last woken for them */
+	__u64 period;              /* what a sample stands for */
+	__u64 waking;              /* of a sleep: identity of the struct waking; 0: it is not known who ended it */
+	__u64 woken;               /* the thread that is being woken, by the address that the kernel keeps it at */
+	struct last_waker waker;   /* of that */
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;
