@@ -99,9 +99,9 @@ def _term(count: EventCount, sums: Sequence[EventSums], *, is_exact: bool) -> _T
     else:
         # The total is known: what is not in this code is elsewhere. A sample elsewhere may at least just have been
         # missed, so that a share of everything is not certain either.
-        variance = (1 - share) ** 2 * squares + share**2 * (
-            np.maximum(count.squares - squares, 0) + count.edges * mean**2
-        )
+        apart = (1 - share) ** 2 * squares + share**2 * (np.maximum(count.squares - squares, 0) + count.edges * mean**2)
+        # Of a few samples that stand for many times what others do, those of this code may just have been missed.
+        variance = np.maximum(apart, share * (1 - share) * count.squares)
     unseen = UNSEEN_SAMPLES * mean * count.scale
     if count.total is not None:
         unseen = min(unseen, count.total)

@@ -289,6 +289,17 @@ def test_threads_with_unlike_periods_are_no_scatter() -> None:
     assert metrics_of(uneven, "chase")["load_percentage"].half_width < 1.5 * even_width
 
 
+def test_code_without_a_heavy_sample_may_just_have_missed_them() -> None:
+    """A first period stands beside one that is found later, ten times as long."""
+    profile = topdown_profile(then=[code for code in EXAMPLE if code is not MEMORY_BOUND], metrics=["ipc"])
+    second = profile.samples.time_ns > 4_000_000_000
+    weight = np.where(second, profile.samples.weight * 10, profile.samples.weight).astype(np.uint64)
+    even = metrics_of(profile, MEMORY_BOUND.name)["ipc"]
+    uneven = metrics_of(replace(profile, samples=replace(profile.samples, weight=weight)), MEMORY_BOUND.name)["ipc"]
+    # As many samples as 0.6 of them of equal weight, and a fifth of the share.
+    assert uneven.half_width / uneven.value > 2 * even.half_width / even.value
+
+
 def test_nothing_sampled_has_no_values() -> None:
     profile = topdown_profile()
     empty = without_samples(profile, np.zeros(len(profile.samples.event), np.bool_))

@@ -99,9 +99,8 @@ class MetricsOfTime extends Metrics {
     const share = own.weight / all.weight;
     const mean = all.weight / all.samples;
     const edges = Math.min(Math.max(1, (threads * event.rows.length) / 4), Math.max(1, all.samples));
-    const variance = isCounted
-      ? (1 - share) ** 2 * own.squares + share ** 2 * (Math.max(all.squares - own.squares, 0) + edges * mean ** 2)
-      : own.squares;
+    const apart = (1 - share) ** 2 * own.squares + share ** 2 * (Math.max(all.squares - own.squares, 0) + edges * mean ** 2);
+    const variance = isCounted ? Math.max(apart, share * (1 - share) * all.squares) : own.squares;
     const bound = constants.unseenSamples * mean * scale;
     const unseen = isCounted ? Math.min(bound, all.weight * scale) : bound;
     return { value: own.weight * scale, variance: variance * scale ** 2, unseen: own.samples ? 0 : unseen, samples: own.samples, scale };
