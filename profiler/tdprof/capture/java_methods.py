@@ -54,7 +54,7 @@ class CompressedNumbers:
         return number >> 1 ^ -(number & 1)
 
 
-class LineTable:
+class BytecodeLines:
     """A method's table of lines.
 
     Args:

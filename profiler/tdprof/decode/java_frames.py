@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.java_code import JavaMethod
-from tdprof.capture.java_methods import LineTable, external_name, source_file
+from tdprof.capture.java_methods import BytecodeLines, external_name, source_file
 from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.capture.spool import METHODS_FILE
 from tdprof.decode.bpf_aggregates import StackBatch, read_ring_file, ring_records
@@ -59,7 +59,7 @@ class _Method:
 
     name: str
     file: str | None
-    lines: LineTable
+    lines: BytecodeLines
 
 
 class JavaFrames:
@@ -103,7 +103,7 @@ class JavaFrames:
             )
         )
         method = JavaMethod(holder, name, signature, file, record[METHOD.itemsize :])
-        lines = LineTable(method.lines, int(head["lowest_byte"]))
+        lines = BytecodeLines(method.lines, int(head["lowest_byte"]))
         self._methods[int(head["identity"])] = _Method(external_name(method), source_file(method) or None, lines)
         self._pids.add(int(head["pid"]))
 

@@ -121,11 +121,7 @@ def write_tables(
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     lived = _write_side_band(spool, manifest, writer, side_band, damage)
-    interpreted: tuple[PythonFrames | JavaFrames | None, ...] = (python, java)
-    for frames in interpreted:
-        if frames:
-            writer.write("mappings", frames.mappings(lived.mappings()))
-            writer.write("interpreted", frames.symbols())
+    _write_interpreted(writer, lived.mappings(), python, java)
     if has_copies or (spool / COPIES_FILE).exists():
         walk = open_walk(lived.mappings(), lived.processes())
         for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk, replaced):
@@ -247,6 +243,18 @@ class _Lived:
     def processes(self) -> pa.Table:
         """All of them."""
         return _joined(self.initial_processes, self.recorded.processes)
+
+
+def _write_interpreted(writer: TableWriter, mappings: pa.Table, *walked: PythonFrames | JavaFrames | None) -> None:
+    """Write where interpreted code is in the source, and where its processes have it.
+
+    Args:
+        mappings: of what is mapped, so far.
+    """
+    for frames in walked:
+        if frames:
+            writer.write("mappings", frames.mappings(mappings))
+            writer.write("interpreted", frames.symbols())
 
 
 def _write_side_band(

@@ -16,7 +16,7 @@ import numpy as np
 
 from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
-from tdprof.capture.java_methods import CompressedNumbers, LineTable, external_name, source_file
+from tdprof.capture.java_methods import BytecodeLines, CompressedNumbers, external_name, source_file
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
 from tdprof.model.arrays import I64, U64, distinct_rows, rows_by_number
@@ -59,7 +59,7 @@ class JavaCodeIndex:
         self._reach = np.maximum.accumulate(ends) if len(ends) else ends
         self._name = functools.cache(lambda number: external_name(self._methods[number]))
         self._file = functools.cache(lambda number: source_file(self._methods[number]))
-        self._lines = functools.cache(lambda number: LineTable(self._methods[number].lines, header.lowest_byte))
+        self._lines = functools.cache(lambda number: BytecodeLines(self._methods[number].lines, header.lowest_byte))
 
     def improve(self, found: Locations, addresses: U64) -> Locations:
         """Locations with more frames and lines, where they are known.

@@ -110,9 +110,7 @@ def import_tables(
     mappings, processes = _write_side_band(side_band, data, writer, result)
     walked = WalkedStacks(open_walk(mappings, processes)) if open_walk else None
 
-    # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
-    is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
-    deltas = ReadDeltas(per_thread=is_read_per_thread, backward=_backward_reads(data))
+    deltas = _read_deltas(data)
     changes = _changes(side_band)
     has_cgroups = any(attr.sample_type & SampleType.CGROUP for attr in data.attrs)
     stacks = UsedStacks(walked)
@@ -140,17 +138,17 @@ def import_tables(
         result.start_ns, result.end_ns = first_ns, last_ns
     result.kernel_addresses = distinct(np.concatenate([stacks.write(data.chains(), writer), branches.finish()]))
     result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids, branches.unknown_events)
-    result.notes += [*branches.notes, *_notes(data, result)]
-    if lost.filtered:
-        result.notes.append(f"{lost.filtered:,} samples were left out as they were recorded (perf record --filter)")
+    result.notes += [*branches.notes, *_notes(data, result, lost.filtered)]
     return result
 
 
-def _backward_reads(data: PerfData) -> Table | None:
-    """All counter values of samples, where the kernel wrote its last record first; None where it did not."""
-    if not any(attr.sample_type & SampleType.READ and attr.has_flag("write_backward") for attr in data.attrs):
-        return None
-    return np.concatenate([batch.reads for batch in data.batches()])
+def _read_deltas(data: PerfData) -> ReadDeltas:
+    """What makes differences of counter values; of those that the kernel wrote last first it has all beforehand."""
+    reads = [attr for attr in data.attrs if attr.sample_type & SampleType.READ]
+    is_backward = any(attr.has_flag("write_backward") for attr in reads)
+    backward = np.concatenate([batch.reads for batch in data.batches()]) if is_backward else None
+    # Of an inherited event it is the count of the sampled thread alone (Linux 6.12).
+    return ReadDeltas(per_thread=any(attr.has_flag("inherit") for attr in reads), backward=backward)
 
 
 def host_of(data: PerfData) -> Host:
@@ -347,8 +345,10 @@ def _losses(data: PerfData, lost: _LostRecords, throttled: int, unknown_read_ids
     )
 
 
-def _notes(data: PerfData, result: Imported) -> Iterator[str]:
+def _notes(data: PerfData, result: Imported, filtered: int) -> Iterator[str]:
     """What a user should know before trusting the numbers."""
+    if filtered:
+        yield f"{filtered:,} samples were left out as they were recorded (perf record --filter)"
     if any(not attr.sample_type & SampleType.PERIOD and attr.is_frequency and not attr.is_dummy for attr in data.attrs):
         yield "samples carry no period and were taken at a frequency: their weights are unknown and count as 0"
     if any(attr.sample_type & SampleType.STACK_USER for attr in data.attrs) and not data.has_copies:
