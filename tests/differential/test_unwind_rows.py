@@ -52,6 +52,10 @@ def test_compiled_programs_against_pyelftools(arch, flags, tmp_path):
         for address, expected in rows:
             text = table.text_at(address)
             if expected and text not in ("stop", "signal", "unsupported"):
+                if text.endswith(
+                    " kept"
+                ):  # where libgcc may have written over its return address, with a copy elsewhere
+                    text, expected = text.partition(" ra=")[0], expected.partition(" ra=")[0]
                 assert text == expected, hex(address)
                 compared += 1
     assert compared > (1000 if "-static" in flags else 20)
