@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from tdprof.capture.java_code import JavaMethod
 from tdprof.capture.java_methods import BytecodeLines, external_name, source_file
-from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.capture.spool import METHODS_FILE
 from tdprof.decode.bpf_aggregates import StackBatch, read_ring_file, ring_records
+from tdprof.decode.interpreted import place_addresses, place_mappings, place_symbols
 from tdprof.decode.spooled_files import SpoolDamage
-from tdprof.model.addresses import DELETED, INTERPRETED_ADDRESS, JAVA, FileKind
+from tdprof.model.addresses import DELETED, INTERPRETED_ADDRESS, JAVA
 from tdprof.model.runtimes import JAVA_LANGUAGE, runtimes_of
 from tdprof.text import plural
 from tdprof.values import dataclass
@@ -120,24 +120,12 @@ class JavaFrames:
         places, row = np.unique(batch.address[is_frame], return_inverse=True)
         numbers = [self._numbers.setdefault(place, len(self._numbers)) for place in places.tolist()]
         address = batch.address.copy()
-        # Callers are looked for one below: each number has two addresses.
-        address[is_frame] = _FIRST_ADDRESS + np.uint64(2) * np.array(numbers, np.uint64)[row.reshape(-1)] + np.uint64(1)
+        address[is_frame] = place_addresses(_FIRST_ADDRESS, np.array(numbers, np.uint64)[row.reshape(-1)])
         return replace(batch, address=address)
 
     def symbols(self) -> pa.Table:
         """The capture's table of them: where in the source each place is."""
-        frames = [[self._symbol(place)] for place in self._numbers]
-        count = len(frames)
-        columns = {
-            "path": [JAVA] * count,
-            "build_id": [""] * count,
-            "kind": [FileKind.INTERPRETED.value] * count,
-            "pid": [0] * count,
-            "file_offset": np.arange(count, dtype=np.uint64),
-            "reason": [0] * count,
-            "frames": frames,
-        }
-        return pa.table(columns, schema=SYMBOLS)
+        return place_symbols(JAVA, [self._symbol(place) for place in self._numbers])
 
     def _symbol(self, place: int) -> dict[str, object]:
         method = self._methods.get((place & int(_FRAME) - 1) >> INDEX_BITS)
@@ -165,17 +153,5 @@ class JavaFrames:
         ]
         rows = np.flatnonzero(np.array([*of_path, False])[paths.indices.fill_null(-1)])
         pids, times = (mapped[name].to_numpy()[rows].tolist() for name in ("pid", "time_ns"))
-        found = [
-            {
-                "time_ns": time_ns,
-                "pid": pid,
-                "address": int(_FIRST_ADDRESS),
-                "length": 2 * len(self._numbers) + 2,
-                "file_offset": 0,
-                "path": JAVA,
-                "build_id": None,
-            }
-            for time_ns, pid in sorted(set(zip(times, pids, strict=True)))
-            if pid in self._pids
-        ]
-        return pa.Table.from_pylist(found, MAPPINGS)
+        since = {(pid, time_ns) for pid, time_ns in zip(pids, times, strict=True) if pid in self._pids}
+        return place_mappings(JAVA, _FIRST_ADDRESS, len(self._numbers), sorted(since))

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.decode.bpf_aggregates import StackBatch
+from tdprof.decode.interpreted import place_addresses, place_mappings, place_symbols
 from tdprof.decode.python.lines import LineTable
 from tdprof.decode.python.records import MOST_SPANS, PROCESS_BITS, PythonStacks, read_codes, read_processes, read_stacks
 from tdprof.decode.spooled_files import SpoolDamage
-from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
+from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON
 from tdprof.model.arrays import I64, U64
 from tdprof.model.python_names import with_line
 from tdprof.model.stack_ends import StackEnd
@@ -54,7 +54,7 @@ class PythonFrames:
             self._lines_of_names[versions[process], code.file, code.function].add(code.first_line)
         keys = self._stacks.frames[["code", "instruction"]].copy()
         self._places, number = np.unique(keys, return_inverse=True)
-        self._address = INTERPRETED_ADDRESS + np.uint64(2) * number.reshape(-1).astype(np.uint64) + np.uint64(1)
+        self._address = place_addresses(INTERPRETED_ADDRESS, number.reshape(-1).astype(np.uint64))
         self.unplaced = 0
         self.unordered = 0
         self.unnamed = 0
@@ -163,17 +163,7 @@ class PythonFrames:
         rows = []
         for identity, places in itertools.groupby(self._places.tolist(), key=lambda place: place[0]):
             rows += self._symbols_of(identity, [instruction for _, instruction in places])
-        count = len(rows)
-        columns = {
-            "path": [PYTHON] * count,
-            "build_id": [""] * count,
-            "kind": [FileKind.INTERPRETED.value] * count,
-            "pid": [0] * count,
-            "file_offset": np.arange(count, dtype=np.uint64),
-            "reason": [0] * count,
-            "frames": [[row] for row in rows],
-        }
-        return pa.table(columns, schema=SYMBOLS)
+        return place_symbols(PYTHON, rows)
 
     def _symbols_of(self, identity: int, instructions: list[int]) -> list[dict[str, object]]:
         found = self._codes.get(identity)
@@ -217,19 +207,7 @@ class PythonFrames:
         ):
             if (pid, address) in places:
                 found.add((pid, time_ns))
-        rows = [
-            {
-                "time_ns": time_ns,
-                "pid": pid,
-                "address": int(INTERPRETED_ADDRESS),
-                "length": 2 * len(self._places) + 2,
-                "file_offset": 0,
-                "path": PYTHON,
-                "build_id": None,
-            }
-            for pid, time_ns in sorted(found)
-        ]
-        return pa.Table.from_pylist(rows, MAPPINGS)
+        return place_mappings(PYTHON, INTERPRETED_ADDRESS, len(self._places), sorted(found))
 
 
 class _Native(NamedTuple):
