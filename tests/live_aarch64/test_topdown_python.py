@@ -5,6 +5,7 @@ Its two functions call native code of declared behaviour, one that waits for ins
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from live_aarch64.conftest import build_workload
 from live_aarch64.machine import run_tdprof
 from live_aarch64.neoverse_sim import Simulation, write_regions
 from live_aarch64.test_topdown import HZ, V1, values_of
+from tdprof.model.choices import Selection
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
 from tdprof.profile.languages import fold_native
+from tdprof.profile.selection import select
 
 # The workload's own main() declares its functions, where the library was loaded to. The pauses let tdprof see that this
 # is Python: beside a busy CPU all else takes long in the emulator.
@@ -62,10 +65,19 @@ def test_each_python_function_has_its_own_bottleneck(simulate: Callable[..., Sim
     whole = profile_of(capture)
     assert whole.rung == "bpf-pmu"
     profile = fold_native(whole)
-    check_bottlenecks(profile)
     # Nothing was added or left out: what the native functions took is the Python functions' now.
     assert profile.total_weight().tolist() == whole.total_weight().tolist()
     assert not {"hot", "cold"} & leaves(profile, least=0.05)
+    check_bottlenecks(fold_native(of_library(whole, library)))
+
+
+def of_library(profile: Profile, library: Path) -> Profile:
+    """The samples taken in the library's own code, which alone has a declared truth.
+
+    A Python function's metrics are those of the kernel below it, too, and interrupts alone can take two thirds of the
+    emulator's time.
+    """
+    return replace(select(profile, Selection(modules=[library.name])), topdown=profile.topdown)
 
 
 def leaves(profile: Profile, least: float) -> set[str]:
@@ -88,6 +100,5 @@ def check_bottlenecks(profile: Profile) -> None:
     for function, bottleneck in BOTTLENECKS.items():
         assert findings.diagnoses[names.index(function)].bottleneck == bottleneck, function
         found = values_of(profile, findings, function)[bottleneck]
-        # The interpreter's share of it, a few per cent, behaves in its own way.
         off = abs(found.value - V1.truth(BEHAVES_LIKE[function])[bottleneck])
-        assert off < 10 + 3 * found.half_width, (function, found)
+        assert off < 3 * found.half_width, (function, found)
