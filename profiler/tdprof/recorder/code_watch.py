@@ -16,7 +16,7 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import field
 from typing import NamedTuple
 
@@ -83,12 +83,21 @@ class _Watched:
 
     def drop(self, pids: Set[int]) -> None:
         """Follow the files of these processes no more."""
-        for number in [number for number, file in self.files.items() if file.pid in pids]:
-            _libc.inotify_rm_watch(self.watch, number)
-            self._close(number)
+        self._leave([number for number, file in self.files.items() if file.pid in pids])
+
+    def end_file_of(self, log: MapLog) -> None:
+        """Read the rest of the file that a map was in, and follow it no more: another has its name now."""
+        numbers = [number for number, file in self.files.items() if file.reader is log]
+        self.read_on(set(numbers))
+        self._leave(numbers)
 
     def close(self) -> None:
         for number in list(self.files):
+            self._close(number)
+
+    def _leave(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            _libc.inotify_rm_watch(self.watch, number)
             self._close(number)
 
     def _close(self, number: int) -> None:
@@ -231,6 +240,7 @@ class CodeWatch:
             if log is None or log.file == file:
                 os.close(fd)
                 return set()
+            watched.end_file_of(log)
             # What another process of that number left there is not this one's, also if it goes on in that file.
             log.begin_anew(file, status.st_size if is_older(status.st_mtime_ns, process.started_ns()) else 0)
             return {watched.add(fd, process, log)}

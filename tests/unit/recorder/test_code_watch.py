@@ -4,6 +4,7 @@ import os
 import select
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,29 @@ def test_a_map_that_is_written_anew_has_no_times_but_all_lines(tmp_path: Path, w
     new.rename(path)
     assert is_replaced(watch)
     assert saved(watch, tmp_path) == (b"1000 20 f\n1000 20 g\n1000 20 h\n", None)
+
+
+def test_a_map_whose_last_lines_and_successor_come_at_once_is_read_once(tmp_path: Path, watch: CodeWatch) -> None:
+    path, new = tmp_path / f"perf-{os.getpid()}.map", tmp_path / "new"
+    append(path, b"1000 20 f\n")
+    append(new, b"1000 20 h\n")
+    watch.start()
+    wait_until(lambda: watch.maps_bytes)
+    is_held, is_done = threading.Event(), threading.Event()
+
+    def hold(_: object) -> set[int]:
+        is_held.set()
+        is_done.wait()
+        return set()
+
+    watch._tell(hold)
+    is_held.wait()
+    append(path, b"2000 20 g\n")
+    new.rename(path)
+    is_done.set()
+    assert is_replaced(watch)
+    watch.finish()
+    assert saved(watch, tmp_path) == (b"1000 20 f\n2000 20 g\n1000 20 h\n", None)
 
 
 def test_a_process_that_has_ended_is_followed_through_the_segment_and_no_longer(
