@@ -67,6 +67,22 @@ def paranoid() -> int:
     return 4 if value is None else value
 
 
+@pytest.mark.parametrize("namespace", [[], ["unshare", "-U", "-r", "-p", "-m", "-f", "--mount-proc"]])
+@pytest.mark.parametrize("wanted", ["--off-cpu", "--wakers"])
+def test_time_off_cpus_is_refused_in_one_line_and_with_a_cure(user: User, namespace: list[str], wanted: str) -> None:
+    inside = User([*user.prefix, *namespace], user.repository, user.home)
+    if namespace and subprocess.run([*inside.prefix, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces for ordinary users here")
+    result = inside.record(wanted, "--", "true")
+    assert result.returncode == 1
+    where = ", outside this user namespace" if namespace else ""
+    assert result.stderr.splitlines() == [
+        "tdprof: time off a CPU is sampled by BPF alone; "
+        f"no BPF: loading BPF programs needs root, or CAP_BPF and CAP_PERFMON{where}",
+        "  try: run tdprof with sudo",
+    ]
+
+
 # Locks what this user may lock in all, until its input ends.
 HOLDER = """
 import contextlib, sys

@@ -8,7 +8,7 @@ from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, Setting
 from tdprof.recorder.call_graph import CallGraph
-from tdprof.recorder.capabilities import may_load_bpf
+from tdprof.recorder.capabilities import may_load_bpf, why_no_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.permitted import can_open, restrict_to_permitted
@@ -70,10 +70,11 @@ class BpfAttempt:
     ) -> None:
         self._load: BpfLoad | None = None
         self._reason = ""
+        self.cure = "tdprof doctor says what it takes"  # should it fail
         if not is_wanted:
-            self._reason = "asked for with --no-bpf"
+            self._reason, self.cure = "asked for with --no-bpf", "record as root, without --no-bpf"
         elif not may_load_bpf():
-            self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
+            self._reason, self.cure = why_no_bpf(), "run tdprof with sudo"
         else:
             with_kernel = [not event.exclude_kernel for event in events]
             self._load = BpfLoad(with_kernel, sizes, call_graph, cgroups, off_cpu, has_cpus=has_cpus)

@@ -152,9 +152,7 @@ def start_sampling(
     together = events_together(options, choice)
     sampler, rung, reason = attempt.finish(choice)
     if options.off_cpu_period_ns and not sampler:
-        raise TdprofError(
-            f"time off a CPU is sampled by BPF alone; {reason}", hint="run tdprof with sudo, and without --no-bpf"
-        )
+        raise TdprofError(f"time off a CPU is sampled by BPF alone; {reason}", hint=attempt.cure)
     if sampler:
         stack.enter_context(sampler)
     cgroups = cgroups.on_rung(has_bpf=sampler is not None)

@@ -83,6 +83,22 @@ def test_capabilities(machine: Machine, status: str, expected: tuple[CheckStatus
     assert (check.status, check.detail) == expected
 
 
+def test_root_of_a_user_namespace_has_no_capabilities_that_count(machine: Machine) -> None:
+    put(machine, **{STATUS: ROOT, PARANOID: "2", "run/.containerenv": "", "proc/self/ns/mnt": ""})
+    link = machine.path("/proc/self/ns/user")
+    link.symlink_to("user:[4026531837]")  # the first one's number in every kernel
+    assert settings.check_capabilities(machine).status is CheckStatus.OK
+    link.unlink()
+    link.symlink_to("user:[4026532262]")
+    check = settings.check_capabilities(machine)
+    assert (check.status, check.detail) == (
+        CheckStatus.WARN,
+        "without CAP_BPF and CAP_PERFMON, for those of a user namespace do not count",
+    )
+    assert settings.check_paranoid(machine, can_record=True).status is CheckStatus.WARN
+    assert settings.check_container(machine, is_hindered=False).fix.startswith("sudo docker run --userns=host ")
+
+
 def test_sampling_rate_below_the_default_costs_the_default(machine: Machine) -> None:
     put(machine, **{"proc/sys/kernel/perf_event_max_sample_rate": "500\n"})
     check = settings.check_sampling_rate(machine)

@@ -8,7 +8,7 @@ from tdprof.capture.manifest import Rung
 from tdprof.recorder.bpf.compiler_process import bpf_interpreters
 from tdprof.recorder.bpf.kernel import is_map_memory_short
 from tdprof.recorder.bpf.sources import folder_of_sources, shipped_object
-from tdprof.recorder.capabilities import may_load_bpf
+from tdprof.recorder.capabilities import is_other_namespace, may_load_bpf, own_user_namespace
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, CheckStatus
@@ -65,6 +65,6 @@ def examine(machine: Machine) -> Examination:
         check_runtimes(machine),
         check_recording(trial, container),
     ]
-    if os.geteuid() == 0:  # sudo need not even be installed
+    if os.geteuid() == 0 and not is_other_namespace(own_user_namespace()):  # sudo need not even be installed
         checks = [replace(check, fix=check.fix.replace("sudo ", "")) for check in checks]
     return Examination(trial.rung, trial.reason, checks)

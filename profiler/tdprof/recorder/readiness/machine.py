@@ -44,6 +44,13 @@ class Machine:
         except OSError:
             return []
 
+    def link(self, name: str) -> str:
+        """Where a symbolic link leads, or "" where it cannot be read."""
+        try:
+            return str(self.path(name).readlink())
+        except OSError:
+            return ""
+
     def has(self, name: str) -> bool:
         """Whether a path is there and visible."""
         try:

@@ -4,7 +4,15 @@ import re
 import resource
 from itertools import islice
 
-from tdprof.recorder.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYSLOG
+from tdprof.recorder.capabilities import (
+    CAP_BPF,
+    CAP_IPC_LOCK,
+    CAP_PERFMON,
+    CAP_SYS_ADMIN,
+    CAP_SYSLOG,
+    capabilities_that_count,
+    is_other_namespace,
+)
 from tdprof.recorder.locked_memory import MLOCK_KB, RingSizes, budget_bytes, fit
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
@@ -29,8 +37,11 @@ def check_kernel(machine: Machine, architecture: str) -> Check:
 
 def capabilities_of(machine: Machine, kind: str = "CapEff") -> int | None:
     """This process's effective capability bits (or ``CapBnd``, the ones it could get); None if /proc hides them."""
-    match = re.search(rf"^{kind}:\s*([0-9a-f]{{1,16}})$", machine.text("/proc/self/status"), re.MULTILINE)
-    return int(match[1], 16) if match else None
+    return capabilities_that_count(machine.text("/proc/self/status"), _user_namespace(machine), kind)
+
+
+def _user_namespace(machine: Machine) -> str:
+    return machine.link("/proc/self/ns/user")
 
 
 def _has(capabilities: int | None, *wanted: int) -> bool:
@@ -49,10 +60,11 @@ def check_capabilities(machine: Machine) -> Check:
         held = "CAP_SYS_ADMIN" if capabilities >> CAP_SYS_ADMIN & 1 else "CAP_BPF and CAP_PERFMON"
         return Check("capabilities", CheckStatus.OK, held)
     missing = " and ".join(name for bit, name in _NEEDED.items() if not capabilities >> bit & 1)
+    where = ", for those of a user namespace do not count" if is_other_namespace(_user_namespace(machine)) else ""
     return Check(
         "capabilities",
         CheckStatus.WARN,
-        f"without {missing}",
+        f"without {missing}{where}",
         "no BPF: samples go through ring buffers; other users' processes and -a only as far as"
         " kernel.perf_event_paranoid allows",
         AS_USER_WITH_CAPABILITIES,
@@ -196,12 +208,13 @@ def check_container(machine: Machine, *, is_hindered: bool) -> Check:
     if not ((is_hindered or is_bounded) and (mark or filtered)):
         return Check("container", CheckStatus.OK, detail)
     if mark:
+        run = "sudo docker run --userns=host" if is_other_namespace(_user_namespace(machine)) else "docker run"
         return Check(
             "container",
             CheckStatus.WARN,
             detail,
             "it may hide system calls and capabilities; kernel settings are the host's, change them there",
-            "docker run --cap-add PERFMON --cap-add BPF --cap-add SYSLOG --security-opt seccomp=unconfined IMAGE",
+            f"{run} --cap-add PERFMON --cap-add BPF --cap-add SYSLOG --security-opt seccomp=unconfined IMAGE",
         )
     cost = "it may hide perf_event_open and bpf"
     return Check("container", CheckStatus.WARN, detail, cost, "run tdprof outside the sandbox that set the filter")
