@@ -16,6 +16,7 @@ from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
 from tdprof.model.time_range import parse_time_ranges
+from tdprof.text import printable
 from tdprof.values import dataclass
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         ranges = tuple(each for text in times for each in parse_time_ranges(text))
-        selection = Selection(comms, pids, tids, modules, functions, _cgroups(wheres), ranges, has_native)
+        # Reports show names printable, so that is what they are compared with.
+        kinds = (comms, modules, functions, _cgroups(wheres))
+        comms, modules, functions, cgroups = (tuple(map(printable, names)) for names in kinds)
+        selection = Selection(comms, pids, tids, modules, functions, cgroups, ranges, has_native)
         return command(*args, selection=selection, **kwargs)
 
     return _add_selection(wrapped)

@@ -2,6 +2,7 @@
 
 import re
 
+from tdprof.text import printable
 from tdprof.values import dataclass
 
 # Docker, containerd, CRI-O and podman name a container by 64 hexadecimal digits, with or without a scope around it.
@@ -15,7 +16,7 @@ _POD = re.compile(
 )
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap", ".slice")
 _OF_V1 = 1 << 31  # bpf/sample.h
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+_ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +70,7 @@ class Cgroup:
 
 
 def _unescaped(name: str) -> str:
-    """A unit's name as users write it (systemd.unit(5), \\xNN for a byte)."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    """A unit's name as users write it (systemd.unit(5): \\xNN for a byte, of UTF-8); printable."""
+    return printable(
+        _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode(errors="replace"), name)
+    )

@@ -11,16 +11,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders.opened import NoCapture
-from builders.profiles import CLOCK, ProfileBuilder
+from builders.profiles import CLOCK, Frame, ProfileBuilder
 from builders.topdown import topdown_profile
 from tdprof.cli import report
 from tdprof.cli.capture_options import Input
 from tdprof.errors import TdprofError
+from tdprof.model.addresses import MappedFile
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.profile import Profile
 from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
+from tdprof.profile.selection import select
+from tdprof.text import printable
 
 
 @pytest.fixture(autouse=True)
@@ -240,6 +244,31 @@ def test_pipes_are_not_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "false")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: 1 / 0)
     assert "chase" in run().stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--comm", "a\tb"),
+        ("--module", "lib\x1b.so"),
+        ("--function", "f\u202eg"),
+        ("--where", "cgroup=/tab\there/b\udcff"),
+    ],
+)
+def test_names_are_taken_as_they_are_and_as_reports_show_them(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, str]
+) -> None:
+    builder = ProfileBuilder([CLOCK], [MappedFile("/app"), MappedFile("/lib\x1b.so")])
+    builder.add(Frame("main"), weight=1, thread="other", cgroup=0)
+    builder.add(Frame("f\u202eg", module="/lib\x1b.so"), weight=2, thread="a\tb", cgroup=1)
+    profile = builder.build(cgroups=[Cgroup(1, "/"), Cgroup(2, "/tab\there/b\udcff")])
+    show(monkeypatch, profile)
+    monkeypatch.setattr(
+        "tdprof.cli.loading.load_with_findings", lambda *_, selection, **__: (select(profile, selection), None)
+    )
+    for name in (options[1], printable(options[1])):
+        chosen = json.loads(run("--by", "thread", "--json", options[0], name).stdout)
+        assert [row["weight"] for row in chosen["rows"]] == [{"cpu-clock": 2}]
 
 
 def test_rows_by_state_are_of_time_off_cpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,12 @@ SLICE_UID = UID.replace("-", "_")
         ("/lxc.payload.web/init.scope", "web", None, "init.scope"),
         ("/lxc/db", "db", None, None),
         ("/machine.slice/machine-a\\x2db.scope", "a-b", None, "machine-a-b.scope"),
+        (
+            "/system.slice/\\xc3\\xbc\\x1b\\xff.service",
+            None,
+            None,
+            "ü\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}.service",
+        ),
         ("/ecs/task/0123456789abcdef0123456789abcdef-1234567", "0123456789abcdef0123456789abcdef-1234567", None, None),
         ("/system.slice/nginx.service", None, None, "nginx.service"),
         ("/user.slice/user-1000.slice/user@1000.service/app.slice/vi.scope", None, None, "user@1000.service"),
