@@ -52,8 +52,11 @@ def find_intervals(profile: Profile) -> Intervals:
 
 
 def sample_times(profile: Profile) -> I64:
-    """int64[samples]: nanoseconds from the recording's start to each sample, of a profile with sample times."""
-    return _since_start(profile, profile.samples.time_ns)
+    """int64[samples]: nanoseconds from the recording's start to each sample, of a profile with sample times.
+
+    It starts once the last CPU's events count; what the others had sampled by then is of its first moment.
+    """
+    return np.maximum(_since_start(profile, profile.samples.time_ns), 0)
 
 
 def _since_start(profile: Profile, time_ns: U64) -> I64:

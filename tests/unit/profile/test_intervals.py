@@ -92,10 +92,13 @@ def test_sample_times_are_taken_as_they_are() -> None:
     builder = ProfileBuilder()
     for number in range(4):
         builder.add("main", weight=1 << number, time_ns=START_NS + number * S // 2)
+    builder.add("main", weight=16, time_ns=START_NS - 1)  # of a CPU whose events counted before the last one's did
     profile = builder.build(start_monotonic_ns=START_NS, duration_ns=3 * S // 2, has_sample_times=True)
+    assert weight(profile, "0s-0.5s") == 0b10001
+    assert seconds_of_samples(profile).begin.tolist() == [0, S]
     assert weight(profile, "0.5s-1s") == 0b0010
     assert weight(profile, "0.5s-1.5s") == 0b1110  # the last moment is in the range that ends with it
-    assert weight(profile, "0%-50%") == 0b0011
+    assert weight(profile, "0%-50%") == 0b10011
     assert dict(facts(at(profile, "0.5s-1s")))["time"] == "0.500 s to 1.000 s, by the time of each sample"
 
 
