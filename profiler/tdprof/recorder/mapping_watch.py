@@ -1,14 +1,13 @@
 """What is done about mappings, while what was mapped is still there: programs are held, replaced libraries,
 dumps of run-time code and JVMs noticed."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from tdprof.recorder.code_dumps import dumps_mapped
 from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.java_processes import java_mapped
-from tdprof.recorder.replaced_mappings import ReplacedMappings
+from tdprof.recorder.replaced_mappings import Place, ReplacedMappings
 
 
 class MappingWatch:
@@ -21,7 +20,6 @@ class MappingWatch:
 
     Attributes:
         held: programs that were mapped.
-        replaced: processes in which a library took another's place, and how often, until `take_replaced`.
         code: what programs tell of the code that they make.
     """
 
@@ -29,7 +27,6 @@ class MappingWatch:
         self, followed: Iterable[int], *, needs_replaced: bool, found_java: Callable[[int], None] | None = None
     ) -> None:
         self.held = HeldPrograms(followed)
-        self.replaced: Counter[int] = Counter()
         self._found_java = found_java
         self._mapped = ReplacedMappings() if needs_replaced else None
         self.code = CodeWatch(ends_intervals=needs_replaced)
@@ -39,7 +36,7 @@ class MappingWatch:
         self.held.look(rings)
         records = b"".join(rings)
         if self._mapped:
-            self.replaced.update(self._mapped.look(records))
+            self._mapped.look(records)
         if self.code.ends_intervals:
             for pid, path in dumps_mapped(records):
                 if self.held.follows(pid):
@@ -54,7 +51,11 @@ class MappingWatch:
             self._mapped.forget_all_but(running)
         self.code.forget_all_but(running)
 
-    def take_replaced(self) -> Counter[int]:
-        """The processes that were found since the last call, and how often."""
-        found, self.replaced = self.replaced, Counter()
-        return found
+    @property
+    def has_replaced(self) -> bool:
+        """Whether a library took another's place since `take_replaced`."""
+        return self._mapped is not None and self._mapped.has_found
+
+    def take_replaced(self) -> dict[Place, int]:
+        """Where one did since the last call, and how often."""
+        return self._mapped.take() if self._mapped else {}

@@ -6,6 +6,7 @@ such a moment keeps them apart.
 
 from collections import defaultdict
 from collections.abc import Set
+from typing import NamedTuple
 
 from tdprof.recorder.held_programs import mapped_files
 
@@ -13,31 +14,49 @@ from tdprof.recorder.held_programs import mapped_files
 _MOST_PROCESSES, _MOST_MAPPINGS = 4096, 4096
 
 
+class Place(NamedTuple):
+    """Addresses of a process at which a file was mapped."""
+
+    pid: int
+    start: int
+    end: int
+
+
 class ReplacedMappings:
     """What is mapped where, by the records that were looked at."""
 
     def __init__(self) -> None:
         self._mapped: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
+        self._times: dict[tuple[Place, bytes], int] = {}
 
-    def look(self, records: bytes) -> dict[int, int]:
-        """Processes of which perf records tell a mapping that covers an earlier one of another file; how often one
-        took another's place at most, where these records tell of several."""
-        found: dict[int, int] = {}
-        times: dict[tuple[int, int, int, bytes], int] = {}
+    @property
+    def has_found(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._times)
+
+    def look(self, records: bytes) -> None:
+        """Find perf records that tell of a mapping that covers an earlier one of another file."""
         for pid, start, length, _, file in mapped_files(records):
-            end = start + length
+            place = Place(pid, start, start + length)
             mapped = self._mapped[pid]
-            covered = [each for each in mapped if each[0] < end and start < each[1]]
+            covered = [each for each in mapped if each[0] < place.end and start < each[1]]
             if any(each[2] != file for each in covered):
-                times[pid, start, end, file] = 1 + max(times.get((pid, *each), 0) for each in covered)
-                found[pid] = max(found.get(pid, 0), times[pid, start, end, file])
+                earlier = (self._times.get((Place(pid, *each[:2]), each[2]), 0) for each in covered)
+                self._times[place, file] = 1 + max(earlier)
             for each in covered:
                 mapped.remove(each)
             if len(mapped) >= _MOST_MAPPINGS:
                 mapped.clear()
-            mapped.append((start, end, file))
+            mapped.append((start, place.end, file))
         if len(self._mapped) > _MOST_PROCESSES:
             self._mapped.clear()
+
+    def take(self) -> dict[Place, int]:
+        """Where that was since the last call; how often one had taken another's place there by then."""
+        found: dict[Place, int] = {}
+        for (place, _), times in self._times.items():
+            found[place] = max(found.get(place, 0), times)
+        self._times.clear()
         return found
 
     def forget_all_but(self, running: Set[int]) -> None:

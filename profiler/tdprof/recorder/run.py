@@ -287,7 +287,7 @@ class Run:
         self._drain()
         if self.unwinding:
             # Told of only now: what was sampled since may have been walked by what was there before.
-            for pid in self.mappings.take_replaced():
+            for pid in self.unwinding.led_through(self.mappings.take_replaced()):
                 self._end_interval(pid, is_late=True)
         self.cgroup_names.look(self.spool)
         notes = tell_hidden_losses(self.attached.rings, self.spool)
@@ -438,7 +438,7 @@ class Run:
 
     def _patience_ms(self) -> float:
         """How long what is no matter of the clock can go unnoticed."""
-        if self.mappings.replaced:
+        if self.mappings.has_replaced:
             return 0.0
         most_ms = COPYING_TICK_MS if self.sampler and self.sampler.is_copying else TICK_MS
         return min(most_ms, self.turns.wait_ns() / 1e6) if self.turns else most_ms

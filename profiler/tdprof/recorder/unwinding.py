@@ -11,6 +11,7 @@ import os
 import select
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
@@ -27,6 +28,7 @@ from tdprof.recorder.patience import Patience
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.recorder.python_trampolines import hold_trampolines
+from tdprof.recorder.replaced_mappings import Place
 from tdprof.text import plural
 from tdprof.unwind.tables import TableCache, TableDamage, TableWorker, damage_notes, damage_of, has_v8, identity_of
 
@@ -98,6 +100,9 @@ class EndInterval(Protocol):
 
 def _end_nothing(pid: int, *, is_late: bool) -> None:
     del pid, is_late
+
+
+_Extents = defaultdict[int, list[Extent]]  # by process
 
 
 class _Batch:
@@ -178,6 +183,8 @@ class Unwinding:
         self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
         self._is_full = False  # there was no room for a table
         self._known: dict[int, list[Extent]] = {}
+        # What was, until the last look at what was replaced, and since.
+        self._before, self._since = _Extents(list), _Extents(list)
         self._mapped_by: dict[int, tuple[FileKey, ...]] = {}  # the files of these processes
         self._unanswered: dict[int, float] = {}
         self._ended: set[int] = set()  # of the known, at the last look for them
@@ -225,11 +232,25 @@ class Unwinding:
             self._refresh(pid)
         self._start_batch()
 
-    def see_replaced(self, replaced: Mapping[int, int]) -> None:
+    def see_replaced(self, replaced: Mapping[Place, int]) -> None:
         """The same of processes in which a file was mapped where another was, and how often since the last look."""
-        for pid, times in replaced.items():
-            self._refresh(pid, replaced=times)
+        walked = self.led_through(replaced)
+        for pid in {place.pid for place in replaced}:
+            self._refresh(pid, replaced=walked.get(pid, 0))
+        self._before, self._since = self._since, _Extents(list)
         self._start_batch()
+
+    def led_through(self, replaced: Mapping[Place, int]) -> dict[int, int]:
+        """Processes of which stacks may have been walked through such a place, and how often it changed.
+
+        Of what is not told of the walker goes nowhere, whatever is mapped there.
+        """
+        found: dict[int, int] = {}
+        for (pid, start, end), times in replaced.items():
+            told = itertools.chain(self._known.get(pid, ()), self._since.get(pid, ()), self._before.get(pid, ()))
+            if any(extent.start < end and start < extent.start + extent.size for extent in told):
+                found[pid] = max(found.get(pid, 0), times)
+        return found
 
     def answer(self) -> None:
         """Look at what the walker has asked for, and at what tables have come."""
@@ -404,10 +425,10 @@ class Unwinding:
             self._heaps.forget(pids)
         self._walker.release(pids)
 
-    def _refresh(self, pid: int, *, replaced: int = 0) -> bool:
-        """Whether there was something new to publish."""
+    def _refresh(self, pid: int, *, replaced: int | None = None) -> bool:
+        """Whether there was something new to publish; ``replaced``: so records told of it."""
         has_noticed = self._walker.look(pid)
-        if has_noticed or replaced:
+        if has_noticed or replaced is not None:
             self._changing.add(pid)
         lines = self._mapped(pid)
         self._look_for_heaps(pid, lines)
@@ -416,13 +437,15 @@ class Unwinding:
             self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
         # Another file was there, unless this tells of what was published meanwhile: the next is of something else.
-        is_unseen = replaced > (pid in self._published) and pid in self._known
-        if replaced:
+        is_unseen = (replaced or 0) > (pid in self._published) and pid in self._known
+        if replaced is not None:
             self._published.discard(pid)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
             if is_unseen:  # it is gone before anybody looked, or its process is
                 self.end_interval(pid, is_late=True)
+            elif replaced == 0:  # its stacks were copied, and lead through what was there then
+                self.end_interval(pid, is_late=False)
             return False
         if self._python:
             self._python.see_switchers(pid, [(line.start, line.end) for line in lines if is_switcher(line.path)])
@@ -435,8 +458,9 @@ class Unwinding:
         if is_late:
             self._changing.add(pid)
             self.end_interval(pid, is_late=True)
+        self._since[pid] += self._known.get(pid, [])
         self._known[pid] = extents
-        if not replaced:
+        if replaced is None:
             self._published.add(pid)
         self._silent.discard(pid)
         # A change while it was read and published nobody has seen; from now on the walker does.

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from tdprof.recorder.mapping_watch import MappingWatch
-from tdprof.recorder.replaced_mappings import ReplacedMappings
+from tdprof.recorder.replaced_mappings import Place, ReplacedMappings
 from tdprof.recorder.ring import PerfRing
 
 
@@ -20,29 +20,41 @@ def mapping(pid: int, address: int, length: int, build_id: bytes) -> bytes:
 ONE, OTHER = b"\1" * 20, b"\2" * 20
 
 
+def found_in(mapped: ReplacedMappings, records: bytes) -> dict[Place, int]:
+    mapped.look(records)
+    return mapped.take()
+
+
 def test_what_covers_another_file_of_the_same_process_is_noticed() -> None:
     mapped = ReplacedMappings()
-    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, OTHER)) == {}
-    assert mapped.look(mapping(7, 0x2000, 0x1000, OTHER) + mapping(7, 0x1000, 0x1000, ONE)) == {}
-    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == {7: 1}
+    assert found_in(mapped, mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, OTHER)) == {}
+    assert found_in(mapped, mapping(7, 0x2000, 0x1000, OTHER) + mapping(7, 0x1000, 0x1000, ONE)) == {}
+    assert found_in(mapped, mapping(7, 0x1800, 0x100, OTHER)) == {Place(7, 0x1800, 0x1900): 1}
     # It is known where it is now.
-    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == {}
-    assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7: 1, 8: 1}
+    assert found_in(mapped, mapping(7, 0x1800, 0x100, OTHER)) == {}
+    both = mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)
+    assert found_in(mapped, both) == {Place(7, 0x1000, 0x3000): 1, Place(8, 0x1FFF, 0x2000): 1}
 
 
 def test_how_often_a_file_took_anothers_place_is_told() -> None:
     """One that came and went leaves all as it was; two libraries of which each takes one's place are no such thing."""
     mapped = ReplacedMappings()
     mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(7, 0x9000, 0x1000, ONE))
-    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(7, 0x9000, 0x1000, OTHER)) == {7: 1}
-    assert mapped.look(mapping(7, 0x1000, 0x800, ONE) + mapping(7, 0x1400, 0x100, OTHER)) == {7: 2}
+    there, elsewhere = Place(7, 0x1000, 0x2000), Place(7, 0x9000, 0xA000)
+    both = mapping(7, 0x1000, 0x1000, OTHER) + mapping(7, 0x9000, 0x1000, OTHER)
+    assert found_in(mapped, both) == {there: 1, elsewhere: 1}
+    mapped.look(mapping(7, 0x1000, 0x1000, ONE))
+    assert found_in(mapped, mapping(7, 0x1000, 0x1000, OTHER)) == {there: 2}
+    parts = mapping(7, 0x1000, 0x800, ONE) + mapping(7, 0x1400, 0x100, OTHER)
+    assert found_in(mapped, parts) == {Place(7, 0x1000, 0x1800): 1, Place(7, 0x1400, 0x1500): 2}
 
 
 def test_a_process_that_has_ended_is_forgotten() -> None:
     mapped = ReplacedMappings()
     mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, ONE))
     mapped.forget_all_but({8, 9})
-    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(8, 0x1000, 0x1000, OTHER)) == {8: 1}
+    both = mapping(7, 0x1000, 0x1000, OTHER) + mapping(8, 0x1000, 0x1000, OTHER)
+    assert found_in(mapped, both) == {Place(8, 0x1000, 0x2000): 1}
 
 
 def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/some.so") -> bytes:
@@ -53,11 +65,11 @@ def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/so
 
 def test_files_without_build_ids_are_told_by_their_inodes() -> None:
     mapped = ReplacedMappings()
-    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == {}
-    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == {}
-    assert mapped.look(mapping_of_inode(7, 0x1000, 0, b"//anon")) == {}
-    assert mapped.look(mapping_of_inode(7, 0x1000, 13)) == {7: 1}
-    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE)) == {7: 1}
+    assert found_in(mapped, mapping_of_inode(7, 0x1000, 12)) == {}
+    assert found_in(mapped, mapping_of_inode(7, 0x1000, 12)) == {}
+    assert found_in(mapped, mapping_of_inode(7, 0x1000, 0, b"//anon")) == {}
+    assert found_in(mapped, mapping_of_inode(7, 0x1000, 13)) == {Place(7, 0x1000, 0x2000): 1}
+    assert found_in(mapped, mapping(7, 0x1000, 0x1000, ONE)) == {Place(7, 0x1000, 0x2000): 1}
 
 
 class KernelSide:
@@ -85,7 +97,8 @@ def test_what_comes_between_a_look_and_the_drain_is_seen_before_it_leaves(tmp_pa
     assert watch.take_replaced() == {}
     watch.see([ring.look()])
     assert ring.drain(spool) == len(second)
-    assert watch.take_replaced() == {7: 1}
+    assert watch.has_replaced
+    assert watch.take_replaced() == {Place(7, 0x1000, 0x2000): 1}
     assert watch.take_replaced() == {}
     assert os.pread(spool, 4096, 0) == first + second
     ring.close()

@@ -25,6 +25,7 @@ from tdprof.recorder import executable_maps, process_memory, unwinding
 from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
 from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.host import own_vdso
+from tdprof.recorder.replaced_mappings import Place
 from tdprof.unwind import tables
 
 PROGRAM = Path(shutil.which("true") or "/bin/true").resolve()
@@ -348,7 +349,7 @@ def test_an_interval_ends_before_addresses_that_mean_something_else_are_told(
     ended: list[tuple[int, list[int], bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, sorted(arrays.confirmed), is_late))
     recorder.add_processes([pid])
-    recorder.see_replaced({pid: 1})  # that is known already
+    recorder.see_replaced({Place(pid, 0, 1 << 64): 1})  # that is known already
     assert (arrays.published, ended) == ([pid], [])
     arrays.retaken.add(pid)
     recorder.add_processes([pid])
@@ -385,10 +386,10 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     del places[0]
     recorder.add_processes([pid])  # whether its record was read or it asked for something else
     assert ended == [(pid, True), (pid, False)]
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     places[0] = 3
     arrays.retaken.add(pid)  # noticed
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False), (pid, False)]
 
 
@@ -403,7 +404,7 @@ def test_a_file_that_came_and_went_is_told_of_as_late(
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     recorder.add_processes([pid])
     for times in looks:
-        recorder.see_replaced({pid: times})
+        recorder.see_replaced({Place(pid, 0, 1 << 64): times})
     assert (arrays.published, ended) == ([pid], [(pid, True)])
 
 
@@ -417,12 +418,12 @@ def test_what_ended_before_its_last_mapping_was_looked_at_is_told_of_as_late(
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     recorder.add_processes([pid])
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     arrays.confirmed.clear()
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False)]
     extents.clear()
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False), (pid, True)]
 
 
@@ -434,14 +435,36 @@ def test_each_file_that_was_there_between_two_looks_is_told_of_as_late(
     place = 1
     monkeypatch.setattr(recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, place, 0)])
     recorder.add_processes([pid])
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     place = 2
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False)]
-    recorder.see_replaced({pid: 1})
+    recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False), (pid, True)]
+
+
+def test_a_file_that_came_where_nothing_was_known_is_not_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that is loaded and gone before anybody asks: the programs have no rules there, so they copied stacks."""
+    pid = os.getpid()
+    extents = [Extent(0x1000, 0x1000, 1, 0)]
+    monkeypatch.setattr(recorder, "_extents", lambda *_: list(extents))
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    recorder.add_processes([pid])
+    beside, there = Place(pid, 0x2000, 0x3000), Place(pid, 0x1800, 0x2800)
+    recorder.see_replaced({beside: 2})
+    assert ended == [(pid, False)]
+    assert recorder.led_through({beside: 2, there: 1}) == {pid: 1}
+    extents[0] = Extent(0x8000, 0x1000, 1, 0)
+    recorder.add_processes([pid])
+    recorder.see_replaced({})
+    assert recorder.led_through({there: 1}) == {pid: 1}  # its record may have come meanwhile
+    recorder.see_replaced({})
+    assert recorder.led_through({there: 1}) == {}
 
 
 def test_addresses_that_mean_something_else() -> None:
