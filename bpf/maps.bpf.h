@@ -65,8 +65,8 @@ BPF_RINGBUF_OUTPUT(methods, 1);
 
 /* Threads of the processes that are recorded, by the address that the kernel keeps each at: an enum followed. */
 BPF_TABLE("hash", __u64, __u32, followed, 1);
-/* Threads that user space has named, by number: an enum follow. */
-BPF_TABLE("hash", __u32, __u32, named, 1);
+/* Threads that user space has named, by number: as named_as has them. */
+BPF_TABLE("hash", __u32, __u64, named, 1);
 /* By event: the periods of samples of threads that end, from when on the kernel counts no more for them. */
 BPF_TABLE("percpu_array", __u32, __u64, ending, 1);
 

@@ -27,6 +27,13 @@ static __always_inline int current_thread(__u32 *pid, __u32 *tid)
 	return 0;
 }
 
+/* How user space names a thread of a process. A number that is left over, of a thread that has that of its process's
+ * first one since it executed a file, means nobody in another process. */
+static __always_inline __u64 named_as(__u32 pid, __u32 from)
+{
+	return (__u64)pid << 32 | from;
+}
+
 /* Events of whole CPUs are taken of some processes and all that they start; of this thread? */
 static __always_inline __u32 is_followed(void)
 {
@@ -38,9 +45,9 @@ static __always_inline __u32 is_followed(void)
 		return *state;
 	if (current_thread(&pid, &tid))
 		return FOLLOWED_NOT;
-	__u32 *from = named.lookup(&tid);
+	__u64 *name = named.lookup(&tid);
 
-	return from && *from == FOLLOW_NOW ? FOLLOWED_ALIVE : FOLLOWED_NOT;
+	return name && *name == named_as(pid, FOLLOW_NOW) ? FOLLOWED_ALIVE : FOLLOWED_NOT;
 }
 
 static __always_inline void follow(__u64 task, __u32 state)
@@ -69,9 +76,9 @@ int follow_exec(struct bpf_raw_tracepoint_args *ctx)
 
 	if (current_thread(&pid, &tid))
 		return 0;
-	__u32 *from = named.lookup(&tid);
+	__u64 *name = named.lookup(&tid);
 
-	if (from && *from == FOLLOW_FROM_EXEC) {
+	if (name && *name == named_as(pid, FOLLOW_FROM_EXEC)) {
 		follow(bpf_get_current_task(), FOLLOWED_ALIVE);
 		named.delete(&tid);
 		if (SETTING(SETTING_OFF_CPU_PERIOD))
@@ -93,10 +100,10 @@ int follow_exit(struct bpf_raw_tracepoint_args *ctx)
 		follow(bpf_get_current_task(), FOLLOWED_ENDING);
 	if (current_thread(&pid, &tid))
 		return 0;
-	__u32 *from = named.lookup(&tid);
+	__u64 *name = named.lookup(&tid);
 
-	if (from && *from == FOLLOW_NOW && pid == tid)
-		*from = FOLLOW_SUCCESSOR;
+	if (name && *name == named_as(pid, FOLLOW_NOW) && pid == tid)
+		*name = named_as(pid, FOLLOW_SUCCESSOR);
 	else
 		named.delete(&tid);
 	return 0;
@@ -111,9 +118,9 @@ int follow_successor(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (!SETTING(SETTING_PIDNS_INODE)) /* or it is not the number that user space knew */
 		named.delete(&before);
-	__u32 *from = named.lookup(&tid);
+	__u64 *name = named.lookup(&tid);
 
-	if (from && *from == FOLLOW_SUCCESSOR) {
+	if (name && *name == named_as(pid, FOLLOW_SUCCESSOR)) {
 		follow(bpf_get_current_task(), FOLLOWED_ALIVE);
 		named.delete(&tid);
 	}

@@ -138,10 +138,10 @@ def test_the_number_of_a_thread_that_ended_may_be_anothers(
     """It ended between being listed and being named, so that nothing told of its end afterwards."""
     looks: list[int] = []
 
-    def look(pids: Sequence[int]) -> tuple[list[int], list[int]]:
+    def look(pids: Sequence[int]) -> tuple[list[int], dict[int, int]]:
         processes, tasks = tasks_of(pids)
         looks.append(len(tasks))
-        return processes, tasks if len(looks) > 1 else [*tasks, other.pid]
+        return processes, tasks if len(looks) > 1 else tasks | {other.pid: other.pid}
 
     monkeypatch.setattr(following, "tasks_of", look)
     with subprocess.Popen([build("split.c"), "60"], stdout=subprocess.PIPE, text=True) as other:
@@ -178,7 +178,7 @@ def test_what_keeps_the_recorder_is_no_time_without_a_counter(
 ) -> None:
     """Each descriptor is switched on and off by itself; on a busy machine much may happen in between."""
     clock = parse_event("cpu-clock:u" if os.geteuid() else "cpu-clock")
-    target = SamplingTarget(threads_of([server.pid]), [server.pid], is_filtered=is_filtered and os.geteuid() == 0)
+    target = SamplingTarget(list(threads_of([server.pid])), [server.pid], is_filtered=is_filtered and os.geteuid() == 0)
     sizes = RingSizes.wanted(has_spe=False)
     wanted = WantedEvents([clock], target, [Rate(frequency_hz=99)], None, sizes=sizes)
     with AttachedEvents(wanted, online_cpus()) as attached:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.waiting import wait_until
-from live.recording import Capture, assert_share, has_bytes, record, start_record, user_function
+from live.recording import TDPROF, Capture, assert_share, has_bytes, record, start_record, user_function
 
 pytestmark = pytest.mark.needs_perf
 
@@ -85,6 +85,46 @@ def test_a_thread_that_executes_a_file_has_its_process_s_number(build: Build, fo
     assert samples["before"] > 20
     assert samples["after"] > 200
     assert samples["beside"] > 200
+
+
+# In a PID namespace: the program's second thread executes it again, and then its number becomes a stranger's.
+REUSE = """
+folder=$1; program=$2; stranger=$3; shift 3
+mkfifo "$folder/line"
+"$program" < "$folder/line" > "$folder/said" & first=$!
+exec 3> "$folder/line"
+until grep -q ready "$folder/said"; do sleep 0.01; done
+number=$(ls /proc/$first/task | grep -vx $first)
+sleep 600 & kept=$!
+"$@" -p $first,$kept & recorder=$!
+until [ -s "$folder/capture/spool/initial.jsonl" ]; do kill -0 $recorder; sleep 0.01; done
+echo >&3
+until grep -qx beside /proc/$first/task/*/comm; do sleep 0.01; done
+for try in $(seq 100); do
+    echo $((number - 1)) > /proc/sys/kernel/ns_last_pid
+    "$stranger" 0.2 > "$folder/said" & last=$!
+    [ $last != $number ] || break
+    kill $last
+done
+wait $last
+kill $kept
+wait $recorder
+[ $last = $number ]
+"""
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_bpf
+@pytest.mark.skipif(not shutil.which("unshare"), reason="making a pid namespace takes util-linux")
+def test_the_number_that_it_had_in_a_pid_namespace_may_be_anothers(build: Build, tmp_path: Path) -> None:
+    recorder = [*TDPROF, "record", "-F", "1999", "-o", tmp_path / "capture"]
+    script = ["sh", "-ec", REUSE, "sh", tmp_path, build("successor.c"), build("split.c"), *recorder]
+    subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", *map(str, script)], check=True, stderr=subprocess.PIPE
+    )
+    samples = Capture(tmp_path / "capture").count(user_function)
+    assert samples["after"] > 200
+    assert {"heavy", "light"}.isdisjoint(samples)
 
 
 @pytest.mark.needs_root

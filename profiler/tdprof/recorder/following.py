@@ -1,7 +1,7 @@
 """Whose samples a recording takes, and by which events: of CPUs where BPF programs can filter, else of each task."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tdprof.errors import TdprofError
@@ -42,22 +42,22 @@ def choose_target(
         task_filter = sampler.filter_tasks()
     if workload:
         if task_filter:
-            _follow(task_filter, [workload.pid], Follow.FROM_EXEC)
+            _follow(task_filter, {workload.pid: workload.pid}, Follow.FROM_EXEC)
         target = SamplingTarget([workload.pid], [workload.pid], starts_at_exec=True)
         return _filtered(target, options, task_filter)
     processes, tasks = tasks_of(options.pids)
     followed: set[int] = set()
     for _ in range(_MOST_LOOKS if task_filter else 0):
-        fresh = set(tasks) - followed
+        fresh = {tid: pid for tid, pid in tasks.items() if tid not in followed}
         if not fresh:
             break
         assert task_filter
-        _follow(task_filter, sorted(fresh), Follow.NOW)
-        followed |= fresh
+        _follow(task_filter, fresh, Follow.NOW)
+        followed |= fresh.keys()
         processes, tasks = tasks_of(options.pids)
     if task_filter:
-        task_filter.forget(followed - set(tasks))
-    return _filtered(SamplingTarget(tasks, processes), options, task_filter)
+        task_filter.forget(followed - tasks.keys())
+    return _filtered(SamplingTarget(list(tasks), processes), options, task_filter)
 
 
 def with_newer_threads(target: SamplingTarget, pids: Sequence[int]) -> SamplingTarget | None:
@@ -68,7 +68,7 @@ def with_newer_threads(target: SamplingTarget, pids: Sequence[int]) -> SamplingT
         processes, tasks = tasks_of(pids)
     except TdprofError:  # one has ended: it starts nothing more
         return None
-    return None if set(tasks) <= set(target.tasks) else replace(target, tasks=tasks, processes=processes)
+    return None if tasks.keys() <= set(target.tasks) else replace(target, tasks=list(tasks), processes=processes)
 
 
 def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequence[Event]) -> SamplingTarget:
@@ -97,12 +97,12 @@ def _filtered(target: SamplingTarget, options: RecordOptions, task_filter: TaskF
     return replace(target, is_filtered=is_filtered, is_timed=is_filtered and options.off_cpu_period_ns > 0)
 
 
-def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None:
+def _follow(task_filter: TaskFilter, threads: Mapping[int, int], since: Follow) -> None:
     try:
-        task_filter.follow(tids, since)
+        task_filter.follow(threads, since)
     except OSError as error:
         raise TdprofError(
-            f"{len(tids):,} threads are more than can be followed", hint="record with --no-bpf"
+            f"{len(threads):,} threads are more than can be followed", hint="record with --no-bpf"
         ) from error
 
 

@@ -100,16 +100,16 @@ def _may_record(pid: int) -> bool:
         return False
 
 
-def threads_of(pids: Iterable[int]) -> list[int]:
-    """All threads of some processes.
+def threads_of(pids: Iterable[int]) -> dict[int, int]:
+    """All threads of some processes, each with its process.
 
     Raises:
         TdprofError: one of them does not exist.
     """
-    threads = []
+    threads: dict[int, int] = {}
     for pid in pids:
         try:
-            threads += [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+            threads |= {int(entry.name): pid for entry in (_PROC / str(pid) / "task").iterdir()}
         except (FileNotFoundError, ProcessLookupError) as error:
             raise TdprofError(f"no process with PID {pid}", hint="ps -e lists them") from error
         except OSError as error:
@@ -117,8 +117,10 @@ def threads_of(pids: Iterable[int]) -> list[int]:
     return threads
 
 
-def tasks_of(pids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Processes with all that they have started, and their threads; of what they started some may have ended meanwhile.
+def tasks_of(pids: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+    """Processes with all that they have started, and their threads, each with its process.
+
+    Of what they started some may have ended meanwhile.
 
     Raises:
         TdprofError: one of those named does not exist.
@@ -128,5 +130,5 @@ def tasks_of(pids: Sequence[int]) -> tuple[list[int], list[int]]:
     threads = threads_of(processes[:named])
     for pid in processes[named:]:
         with contextlib.suppress(TdprofError):
-            threads += threads_of([pid])
+            threads |= threads_of([pid])
     return processes, threads

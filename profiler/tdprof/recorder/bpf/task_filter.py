@@ -56,14 +56,15 @@ class TaskFilter:
             update_u32(maps["active"], ACTIVE_FOLLOW, FILTER_THREADS)
             self._attached = on_failure.pop_all()
 
-    def follow(self, threads: Iterable[int], since: Follow) -> None:
-        """Take samples of threads, by number, and of all that they start from then on.
+    def follow(self, threads: Mapping[int, int], since: Follow) -> None:
+        """Take samples of threads, by number, each with its process's, and of all that they start from then on.
 
         Raises:
             OSError: more threads than there is room for.
         """
-        for tid in threads:
-            map_element(BPF_MAP_UPDATE_ELEM, self._named, ctypes.c_uint32(tid), ctypes.c_uint32(since))
+        for tid, pid in threads.items():
+            named_as = ctypes.c_uint64(pid << 32 | since)  # of bpf/tasks.bpf.h
+            map_element(BPF_MAP_UPDATE_ELEM, self._named, ctypes.c_uint32(tid), named_as)
 
     def forget(self, threads: Iterable[int]) -> None:
         """Take no samples of what has these numbers by now: their threads may have ended before they were named."""
