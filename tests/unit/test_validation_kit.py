@@ -171,3 +171,48 @@ def test_python_3_9_runs_it(path):
         if isinstance(node, ast.ImportFrom) and node.module == "__future__"
         for name in node.names
     ]
+
+
+def run_kit(*words, path):
+    """The kit's command as on an Arm machine with these programs, until it would measure."""
+    script = (
+        "import platform, runpy, sys; platform.machine = lambda: 'aarch64'; "
+        "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", script, KIT, *words]
+    return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--seconds", "nan"),
+        ("--seconds", "inf"),
+        ("--seconds", "-1"),
+        ("--seconds", "1000"),
+        ("--memory-mb", "0"),
+        ("-o", "/proc/no/such/folder/file"),
+        ("-o", "/"),
+        ("--pack", "/proc/no/such/folder/file"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_is_refused_before_anything_is_measured(words, tmp_path):
+    done = run_kit(*words, path=tmp_path)
+    assert done.returncode == 2
+    assert f"argument {'-o/--output' if words[0] == '-o' else words[0]}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_compiler_that_fails_is_no_traceback(tmp_path):
+    """As where the C library is not there to be linked with."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in {"gcc": "echo cannot find -lc >&2; exit 1", "tdprof": "exit 0"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    for words in (["--pack", tmp_path / "validate.pyz"], ["-o", tmp_path / "sent.tar.gz"]):
+        done = run_kit(*words, path=folder)
+        assert done.returncode == 3
+        assert done.stderr == "validate: gcc fails (its C library, libc6-dev or glibc-static?)\ncannot find -lc\n"
+    assert [*tmp_path.iterdir()] == [folder]
