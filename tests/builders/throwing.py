@@ -24,11 +24,11 @@ THROWN_THROUGH = ["main", "outer", "catcher", "between", "thrower"]
 CALLED_BY = {"_Unwind_RaiseException": THROWN_THROUGH, "_Unwind_Resume": THROWN_THROUGH[:-1]}
 
 
-def build_throwing(folder: Path) -> Path:
-    """The program, with frame pointers."""
+def build_throwing(folder: Path, flags: Sequence[str] = ("-O0",)) -> Path:
+    """The program, by default with frame pointers."""
     source, program = folder / "throwing.cc", folder / "throwing"
     source.write_text(THROWING)
-    subprocess.run(["g++", "-O0", source, "-o", program], check=True)
+    subprocess.run(["g++", *flags, source, "-o", program], check=True)
     return program
 
 

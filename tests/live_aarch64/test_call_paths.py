@@ -1,10 +1,11 @@
-"""Random programs whose call paths are known: the samples' are the true ones, leaf functions' callers among them."""
+"""Programs whose call paths are known: the samples' are the true ones, leaf functions' callers among them."""
 
 from pathlib import Path
 
 import pytest
 
 from builders.call_paths import build_program, judge, make_program, read_folded
+from builders.throwing import build_throwing, judge_thrown
 from live_aarch64.machine import run_tdprof
 
 SECONDS = 3
@@ -37,3 +38,14 @@ def test_random_paths_are_the_true_ones(build: tuple[int, *tuple[str, ...]], tmp
     assert found.wrong <= 0.003 * found.total, found
     assert found.leaf > 0.5 * found.total
     assert found.leaf_exact >= 0.995 * found.leaf, found
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("flags", [("-O0",), ("-O2", "-fomit-frame-pointer")], ids=" ".join)
+def test_who_throws_has_no_wrong_caller(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """While libgcc walks the stack and writes the handler's registers over its own."""
+    capture = tmp_path / "capture"
+    run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", capture, "--", build_throwing(tmp_path, flags))
+    total, wrong, incomplete = judge_thrown(read_folded(run_tdprof("export", "--to", "folded", capture).stdout))
+    assert total - incomplete > 500 * PERIOD, (incomplete, total)  # how many are of the start is up to the emulator
+    assert wrong <= 0.003 * total, (wrong, total)
