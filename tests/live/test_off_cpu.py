@@ -276,5 +276,5 @@ def test_without_bpf_it_is_refused(folder: Path) -> None:
     ran = run_record("--off-cpu", "--no-bpf", "--", "true", folder=folder)
     assert ran.returncode == 1
     assert "time off a CPU is sampled by BPF alone; no BPF: asked for with --no-bpf" in ran.stderr
-    assert "try: run tdprof with sudo, and without --no-bpf" in ran.stderr
+    assert "try: record as root, without --no-bpf" in ran.stderr
     assert not os.path.lexists(folder)
