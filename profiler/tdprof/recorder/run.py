@@ -73,7 +73,7 @@ class Run:
     rotation: Rotation | None
     turns: Turns | None
     cpus: CpuFollower | None = None
-    is_stopping: bool = False
+    stopped_ns: int | None = None  # when the events were stopped; CLOCK_MONOTONIC
     snapshot: SnapshotThread | None = None
     mappings: MappingWatch = field(init=False)
     java: JavaProcesses | None = field(init=False)
@@ -203,7 +203,7 @@ class Run:
 
     def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
         """Another run of the command, with other events, into the same capture."""
-        self.workload, self.attached, self.control, self.is_stopping = workload, attached, control, False
+        self.workload, self.attached, self.control, self.stopped_ns = workload, attached, control, None
         ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
         followed = [*self.manifest.followed, workload.pid] if attached.is_told_per_cpu else []
         self.manifest = replace(self.manifest, record_ids=ids, followed=followed)
@@ -229,16 +229,15 @@ class Run:
             failure = error
         if self.cpus:
             self.cpus.look()
-        self.is_stopping = True
         ran_to_end = self.workload is not None and self.workload.poll() is not None
         self._note_clock()
-        if self.sampler and self.sampler.off_cpu:
-            self.sampler.off_cpu.stop()
+        stopped_ns = self.sampler.off_cpu.stop() if self.sampler and self.sampler.off_cpu else None
         if self.spe:
             self.spe.disable()  # while switches are still told: without them nobody knows whose its records are
         self.attached.disable()
+        self.stopped_ns = stopped_ns or time.monotonic_ns()
         if failure:  # of what has counted since the last drain there are no samples
-            self.manifest = replace(self.manifest, end_monotonic_ns=time.monotonic_ns())
+            self.manifest = replace(self.manifest, end_monotonic_ns=self.stopped_ns)
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())
@@ -501,11 +500,11 @@ class Run:
         """Move what the kernel holds into the spool and note how far the capture reaches."""
         self._drain_rings()
         self._note_clock()
-        end_ns = time.monotonic_ns()
+        end_ns = self.stopped_ns or time.monotonic_ns()
         if self.sampler:
             is_cut = self.rotation is not None and self.rotation.is_ready
             self.before_drain = list(self.attached.counts()) if is_cut else None
-            end_ns = self.sampler.drain(self.spool)
+            end_ns = self.sampler.drain(self.spool, self.stopped_ns)
             self.manifest = with_long_interval(self.manifest, end_ns)
             self.by_programs = self.sampler.counters()
             self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
@@ -533,7 +532,7 @@ class Run:
         if self.unwinding and self.walker and self.walker.has_questions:
             self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
-            self.spe.drain(self.spool, goes_on=not self.is_stopping)
+            self.spe.drain(self.spool, goes_on=self.stopped_ns is None)
 
     def _pending_bytes(self) -> int:
         """What a drain would write now, at most."""

@@ -334,10 +334,11 @@ class OffCpu:
             if position:
                 self._rings[name].drain(spool.descriptor(name), position)
 
-    def stop(self) -> None:
-        """Time threads until now."""
+    def stop(self) -> int:
+        """Time threads until now, which is returned; CLOCK_MONOTONIC ns."""
         self._since(_RECORDED, 0)
         self._end_ns = time.monotonic_ns()  # all that was timed was before
+        return self._end_ns
 
     def end(self, spool: SpoolWriter, processes: Iterable[int], threads: Collection[int] | None) -> None:
         """Once stopped, append the threads that were there, of these processes also those that never switched.

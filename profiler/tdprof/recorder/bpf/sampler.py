@@ -472,8 +472,10 @@ class BpfSampler:
         rings = sum(ring.pending for ring in (self._stacks, self._copies, self._leaves))
         return rows * (KEY_BYTES + VALUE_BYTES) + rings + taken
 
-    def drain(self, spool: SpoolWriter) -> int:
+    def drain(self, spool: SpoolWriter, stopped_ns: int | None = None) -> int:
         """Swap the tables and append what the one at rest holds; returns the interval's end, CLOCK_MONOTONIC ns.
+
+        That is now, or when the events were stopped: reading what threads did takes long where there are many.
 
         A row that a late program adds to the table at rest is found there at the next swap but one.
         """
@@ -481,7 +483,7 @@ class BpfSampler:
         resting = self._maps["rows_b" if self._use_b else "rows_a"]
         self._use_b ^= 1
         bpf_maps.update_u32(self._maps["active"], ACTIVE_ROWS, self._use_b)
-        time_ns = time.monotonic_ns()
+        time_ns = stopped_ns or time.monotonic_ns()
         produced, copied, leaves = self._stacks.produced, self._copies.produced, self._leaves.produced
         of_python = self.python.produced() if self.python else {}
         of_java = self._java.produced if self._java else 0
