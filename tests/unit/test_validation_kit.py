@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.catalog.choose import load_packaged
+
 KIT = Path(__file__).resolve().parents[2] / "tools/validation"
 
 
@@ -216,3 +218,28 @@ def test_a_compiler_that_fails_is_no_traceback(tmp_path):
         assert done.returncode == 3
         assert done.stderr == "validate: gcc fails (its C library, libc6-dev or glibc-static?)\ncannot find -lc\n"
     assert [*tmp_path.iterdir()] == [folder]
+
+
+def test_a_wrong_formula_of_a_metric_with_bounds_is_noticed():
+    """As with a factor of a hundred too much or, where something must be, too little."""
+    from checks import BOUNDS
+    from measure import Measured
+
+    for benchmark, metric, low, high in BOUNDS:
+        right = (max(low, 0) + high) / 2
+        for value, holds in ((right, True), (100 * high + 1, False), *([(low / 100, False)] if low > 0 else [])):
+            found = Measured(topdown={benchmark: {metric: {"value": value, "half_width": value / 100}}})
+            assert verdict(found, benchmark, f"{metric} from") is holds, (benchmark, metric, value)
+    found = measured()
+    for value, holds in ((4.0, True), (8.0, False)):
+        found.topdown["retires"] = {"ipc": {"value": value, "half_width": 0.1}}
+        assert verdict(found, "retires", "ipc of Topdown") is holds
+
+
+def test_which_metrics_nothing_is_known_of():
+    """All others have a bound, or an order among benchmarks, that a wrong formula breaks."""
+    import checks
+
+    catalog = load_packaged("neoverse-v1")
+    source = Path(checks.__file__).read_text()
+    assert {name for name in catalog.metrics if f'"{name}"' not in source} == {"l2_tlb_miss_ratio", "l2_tlb_mpki"}

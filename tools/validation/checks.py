@@ -18,6 +18,40 @@ CHASES = ("loads_of_l1", "loads_of_l2", "loads_of_llc", "loads_of_dram")
 LOADS_OF_A_CHASE = 16 / 18
 # Doubt in a sum, in per cent of all slots, beyond which it says nothing.
 MOST_DOUBT = 25
+# Metrics of tight loops, and of loads of which each goes wrong in one way: benchmark, metric, least, most.
+BOUNDS = (
+    # Sixteen operations, the counter's and the branch.
+    ("retires", "integer_dp_percentage", 80, 101),
+    ("retires", "branch_percentage", 3, 9),
+    ("divides", "scalar_fp_percentage", 60, 101),
+    ("retires", "store_percentage", 0, 3),
+    ("retires", "simd_percentage", 0, 2),
+    ("retires", "scalar_fp_percentage", 0, 2),
+    ("retires", "crypto_percentage", 0, 2),
+    ("retires", "sve_all_percentage", 0, 2),
+    ("loads_of_dram", "backend_stalled_cycles", 50, 101),
+    ("retires", "frontend_stalled_cycles", 0, 30),
+    ("retires", "itlb_mpki", 0, 1),
+    ("retires", "l1i_tlb_mpki", 0, 1),
+    ("retires", "itlb_walk_ratio", 0, 0.01),
+    ("retires", "l1i_tlb_miss_ratio", 0, 0.01),
+    ("retires", "l1i_cache_miss_ratio", 0, 0.02),
+    ("retires", "branch_mpki", 0, 2),
+    ("loads_of_l1", "load_percentage", 80, 97),
+    ("loads_of_l1", "l1d_cache_miss_ratio", 0, 0.05),
+    ("loads_of_l1", "l1d_tlb_mpki", 0, 5),
+    ("loads_of_l1", "l1d_tlb_miss_ratio", 0, 0.01),
+    ("loads_of_l1", "dtlb_mpki", 0, 5),
+    ("loads_of_l2", "l1d_cache_miss_ratio", 0.3, 1.5),
+    ("loads_of_dram", "l2_cache_miss_ratio", 0.2, 1.5),
+    # Whatever the last level is: the system's cache, the cluster's or the core's own.
+    ("loads_of_dram", "ll_cache_read_mpki", 300, 2000),
+    ("loads_of_dram", "ll_cache_read_miss_ratio", 0.3, 1.01),
+    ("loads_of_dram", "ll_cache_read_hit_ratio", -0.01, 0.7),
+    ("walks", "dtlb_mpki", 200, 1500),
+    ("walks", "l1d_tlb_mpki", 200, 2000),
+    ("walks", "l1d_tlb_miss_ratio", 0.2, 1.5),
+)
 # Share of loads without a known source beyond which shares of sources say nothing.
 MOST_UNKNOWN = 0.05
 
@@ -95,6 +129,9 @@ def _counts(found: Measured) -> Iterator[Check]:
     ours, theirs = ipc.get("tdprof stat"), ipc.get("perf stat")
     ratio = ours / theirs if ours and theirs else None
     yield _between(COUNTED, "instructions a cycle of tdprof stat / of perf stat", ratio, 0.95, 1.05)
+    own, half_width = (_metric(found, COUNTED, "ipc", key) for key in ("value", "half_width"))
+    ratio, doubt = (each / ours if each is not None and ours else None for each in (own, half_width))
+    yield _between(COUNTED, "ipc of Topdown / instructions a cycle of tdprof stat", ratio, 0.9, 1.1, doubt)
 
 
 def _metric(found: Measured, benchmark: str, metric: str, key: str = "value") -> float | None:
@@ -149,8 +186,8 @@ def _levels(found: Measured) -> Iterator[Check]:
 
 
 def _stalls(found: Measured) -> Iterator[Check]:
-    for benchmark, metric in {"loads_of_dram": "backend_stalled_cycles", "fetches": "frontend_stalled_cycles"}.items():
-        yield _between(benchmark, f"{metric} in %", _metric(found, benchmark, metric), 50, 100)
+    stalled = _metric(found, "fetches", "frontend_stalled_cycles")
+    yield _between("fetches", "frontend_stalled_cycles in %", stalled, 50, 100)
     yield _most(found, "fetches", "frontend_stalled_cycles")
 
 
@@ -161,6 +198,8 @@ def _metrics(found: Measured) -> Iterator[Check]:
         value, half_width = (_metric(found, benchmark, metric, key) for key in ("value", "half_width"))
         return _between(benchmark, metric, value, low, high, half_width)
 
+    for name, metric, low, high in BOUNDS:
+        yield between(name, metric, low, high) if low else _little(found, name, metric, high)
     # Of each turn's two branches nobody can foretell the one, of which half go wrong.
     yield between("branches_at_random", "branch_misprediction_ratio", 0.15, 0.35)
     yield _little(found, "branches_foreseen", "branch_misprediction_ratio", 0.01)
