@@ -154,6 +154,21 @@ def test_interpreted_methods_and_lines(java: Path, classes: Path, folder: Path) 
     assert called <= {("void Split.work(long)", "void Split.main(java.lang.String[])")}
 
 
+def test_a_method_is_one_function_whether_it_was_compiled_yet(classes: Path, folder: Path) -> None:
+    never = ("-XX:TieredStopAtLevel=1", "-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude,Split.heavy")
+    first, second = folder.with_name("interpreted"), folder.with_name("compiled")
+    for options, each in ((never, first), (OPTIONS, second)):
+        record_ready(["java", *options, "-cp", classes, "Split", "until asked"], each)
+    functions = [Capture(each).profile.functions for each in (first, second)]
+    modules = [
+        {module for sample in Capture(each).samples for name, module in zip(sample.frames, sample.modules, strict=True)
+         if name == HEAVY}
+        for each in (first, second)
+    ]  # fmt: skip
+    assert modules == [{"[java]"}, {"[java]"}]
+    assert all(each.file[each.name.index(HEAVY)] == "Split.java" for each in functions)
+
+
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
 def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes: Path, folder: Path) -> None:
     options = ("-Xint", "-XX:+UseSerialGC", "-Xmx32m")

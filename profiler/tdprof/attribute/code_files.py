@@ -1,6 +1,7 @@
 """The distinct files that a recording's mappings are of, numbered, and which place of them an address is."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -8,9 +9,11 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import INTERPRETED_PATHS, FileKind, MappedFile
+from tdprof.model.addresses import INTERPRETED_PATHS, JAVA, FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.model.runtimes import JAVA_LANGUAGE
 from tdprof.profile.frames import number_values
+from tdprof.profile.runtimes import language_of_run_time_code, process_runtimes
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # What is a file to us, and none to the kernel.
@@ -37,6 +40,7 @@ class CodeFiles(Sequence[MappedFile]):
     """
 
     def __init__(self, mappings: pa.Table) -> None:
+        self._mappings = mappings
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
         self._length = mappings["length"].to_numpy()
@@ -83,12 +87,22 @@ class CodeFiles(Sequence[MappedFile]):
             return [self[each] for each in range(*number.indices(len(self)))]
         if number == self.kernel:
             return KERNEL
-        row = self._first[number]
-        path = "[anon]" if self._path[row] == _NONE else self._paths[self._path[row]].as_py()
+        row, pid = self._first[number], int(self._pid[self._first[number]])
+        if self._path[row] == _NONE:
+            # A method is one function, whether it was interpreted or compiled as it was sampled.
+            path = JAVA if pid in self._jvms else "[anon]"
+        else:
+            path = self._paths[self._path[row]].as_py()
         if self._is_anonymous[number]:
-            return MappedFile(path, "", FileKind.ANONYMOUS, int(self._pid[row]))
+            return MappedFile(path, "", FileKind.ANONYMOUS, pid)
         build_id = "" if self._build[row] == _NONE else self._builds[self._build[row]].as_py()
         return MappedFile(path, build_id, _KINDS.get(path, FileKind.ELF))
+
+    @cached_property
+    def _jvms(self) -> set[int]:
+        """The processes of which a JVM makes all code made at run time."""
+        runtimes = process_runtimes(self._mappings)
+        return {pid for pid, names in runtimes.items() if language_of_run_time_code(names) == JAVA_LANGUAGE}
 
     def owners(self, file: I32) -> U32:
         """The process of each of some files that are one's own code made at run time; 0: no such, or no file (-1)."""

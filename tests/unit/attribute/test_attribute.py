@@ -256,6 +256,15 @@ def test_what_is_no_file_is_told_apart(path: str, kind: FileKind, shown: str) ->
     assert file.pid == (7 if kind is FileKind.ANONYMOUS else 0)
 
 
+def test_what_a_jvm_compiles_is_where_what_it_interprets_is() -> None:
+    heap, library = (1, 7, 0x1000, 0x1000, 0, "//anon", None), "/usr/lib/jvm/lib/server/libjvm.so"
+    maps = [heap, (1, 7, 0x4000, 0x1000, 0, library, None), (1, 8, 0x1000, 0x1000, 0, "//anon", None)]
+    maps.append((1, 8, 0x4000, 0x1000, 0, LIB, None))
+    result = attribute([(50, 0, pid, pid, "a", 1, None, 1, 1) for pid in (7, 8)], [(1, False, [0x1100])], maps)
+    found = {file.pid: (file.kind, file.path) for file in result.mapped_files}
+    assert found == {7: (FileKind.ANONYMOUS, "[java]"), 8: (FileKind.ANONYMOUS, "[anon]")}
+
+
 def test_a_program_in_memory_is_a_file() -> None:
     path = "/memfd:program (deleted)"
     maps = [(1, 7, 0x1000, 0x1000, 0, path, "ab" * 20), (1, 8, 0x1000, 0x1000, 0, path, "ab" * 20)]
