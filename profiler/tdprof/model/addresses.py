@@ -19,7 +19,7 @@ INTERPRETED_ADDRESS = np.uint64(1 << 56)
 PYTHON = "[python]"
 """The path of what CPython interprets."""
 JAVA = "[java]"
-"""The path of what JVMs interpret; what they compile is code made at run time."""
+"""The path of what JVMs interpret, and of what they compile, which is code made at run time."""
 INTERPRETED_PATHS = (PYTHON, JAVA)
 """Of each language whose interpreter's frames are walked."""
 
