@@ -113,6 +113,8 @@ class JavaFrames:
 
     def merge(self, batch: StackBatch) -> StackBatch:
         """The stacks with places in methods where the programs had these; each has a number from then on."""
+        if not self._methods:  # along frame pointers anything may come, such as a floating-point number
+            return batch
         is_frame = (batch.address & _WHICH) == _FRAME
         is_frame &= np.repeat(batch.walk["is_kernel"] == 0, np.diff(batch.start).astype(np.int64))
         if not is_frame.any():

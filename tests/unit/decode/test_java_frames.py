@@ -90,11 +90,18 @@ def test_long_texts_are_cut(tmp_path: Path) -> None:
 
 
 def test_other_addresses_stay(tmp_path: Path) -> None:
-    found, _ = spooled(tmp_path)
+    found, _ = spooled(tmp_path, java_method(10, PID, TEXTS))
     kernel = [0xFFFF_FFFF_8100_0000, frame(10, 0)]
     assert found.merge(batch(kernel, is_kernel=True)).address.tolist() == kernel
     assert found.merge(batch([0x7FFF_FFFF_F000])).address.tolist() == [0x7FFF_FFFF_F000]
     assert not found
+
+
+def test_numbers_on_the_stack_of_who_has_no_jvm_are_no_methods(tmp_path: Path) -> None:
+    found, _ = spooled(tmp_path)
+    two_and_a_half = 0x4004_0000_0000_0000
+    assert found.merge(batch([0x1000, two_and_a_half])).address.tolist() == [0x1000, two_and_a_half]
+    assert not list(found.notes())
 
 
 def test_processes_have_places_since_they_have_a_jvm(tmp_path: Path) -> None:
