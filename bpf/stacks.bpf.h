@@ -115,6 +115,8 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	begin_stack(stack, !end);
 	stack->depth = (__u32)bytes / sizeof(__u64);
 	stack->end = end;
+	if (end == UNWIND_END_NO_TABLE && stack->depth > 1)
+		stack->guessed_from = 1; /* the code may keep no frame pointers */
 	/* A walk along frame pointers that has run into zeros is long, but not cut. */
 	if (most > 1 && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);

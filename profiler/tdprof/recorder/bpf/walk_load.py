@@ -1,13 +1,10 @@
 """Programs that walk stacks, loaded by a thread: the verifier takes longer for these than for all else."""
 
-import contextlib
-import os
 import threading
 from collections.abc import Callable
 
 from tdprof.recorder.bpf.object_file import LoadError, hear_no_signals
-
-_MOST_URGENT = -20  # nice(2)
+from tdprof.recorder.urgency import urgent
 
 
 class WalkLoad:
@@ -30,10 +27,9 @@ class WalkLoad:
 
     def _run(self) -> None:
         hear_no_signals()
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)  # of this thread alone
         try:
-            self._load()
+            with urgent():
+                self._load()
         except (LoadError, OSError) as error:
             self.refusal = str(error)
 
