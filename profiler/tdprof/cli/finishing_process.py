@@ -60,7 +60,9 @@ class FinishingProcess:
                 stderr=self._log,
                 process_group=0,
             )
-        if not is_ahead and not hurries:  # here, where no `hurry` can come before it
+        if is_ahead or hurries:
+            self.hurry()  # whoever starts it may be more urgent while it records
+        else:  # here, where no `hurry` can come before it
             self._set_niceness(_NICENESS)
 
     @property
@@ -91,7 +93,7 @@ class FinishingProcess:
             self._process.kill()
 
     def hurry(self) -> None:
-        """From now on it runs like this process, unless we have no right to that."""
+        """From now on it runs like this process, but before nobody, unless we have no right to that."""
         self._set_niceness(max(os.getpriority(os.PRIO_PROCESS, 0), 0))
 
     def _set_niceness(self, niceness: int) -> None:

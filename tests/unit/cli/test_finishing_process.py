@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tdprof.cli.record_end import RecordEnd
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.urgency import urgent
 
 IDENTITY = {"uid": os.geteuid(), "gid": os.getegid(), "groups": []}
 
@@ -63,6 +65,18 @@ def test_who_waits_for_tables_has_their_process_run_like_others(capture: Path) -
 def test_where_another_waits_from_the_start_it_never_stays_behind() -> None:
     with FinishingProcess(is_ahead=False, hurries=True) as process:
         assert _niceness(process) == {os.getpriority(os.PRIO_PROCESS, 0)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who is not is never urgent")
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_who_is_urgent_while_it_records_starts_no_urgent_process(is_ahead: bool) -> None:
+    def niceness() -> set[int]:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        with urgent(), FinishingProcess(is_ahead=is_ahead, hurries=not is_ahead) as process:
+            return _niceness(process)
+
+    with ThreadPoolExecutor(1) as thread:  # Linux has a niceness for each
+        assert thread.submit(niceness).result() == {0}
 
 
 def test_no_thread_of_what_it_loads_stays_behind() -> None:
