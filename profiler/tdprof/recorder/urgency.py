@@ -10,12 +10,9 @@ _USUAL, _MOST_URGENT = 0, -20  # nice(2)
 @contextlib.contextmanager
 def urgent() -> Iterator[None]:
     """Have this thread, and those that it starts meanwhile, run first, if we may and nobody has chosen otherwise."""
-    is_usual = os.getpriority(os.PRIO_PROCESS, 0) == _USUAL
-    with contextlib.suppress(PermissionError):
-        if is_usual:
-            os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)
-    try:
+    with contextlib.ExitStack() as restored:
+        if os.getpriority(os.PRIO_PROCESS, 0) == _USUAL:
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)
+                restored.callback(os.setpriority, os.PRIO_PROCESS, 0, _USUAL)
         yield
-    finally:
-        if is_usual:
-            os.setpriority(os.PRIO_PROCESS, 0, _USUAL)
