@@ -5,11 +5,8 @@ from pathlib import Path
 
 # Bits of the capability sets in /proc/PID/status (include/uapi/linux/capability.h).
 CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYSLOG, CAP_PERFMON, CAP_BPF = 14, 21, 34, 38, 39
-
-
 # What /proc/PID/ns/user shows of who is in none but the first (include/linux/proc_ns.h: PROC_USER_INIT_INO).
 _FIRST_USER_NAMESPACE = "user:[4026531837]"
-NEEDED_FOR_BPF = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
 
 
 def capabilities_that_count(status: str, user_namespace: str, kind: str = "CapEff") -> int | None:
@@ -59,9 +56,8 @@ def may_load_bpf() -> bool:
 
 def why_no_bpf() -> str:
     """Why not, if it does not."""
-    if is_other_namespace(own_user_namespace()):
-        return f"{NEEDED_FOR_BPF}, outside this user namespace"
-    return NEEDED_FOR_BPF
+    needed = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
+    return f"{needed}, outside this user namespace" if is_other_namespace(own_user_namespace()) else needed
 
 
 def is_privileged_for_perf() -> bool:

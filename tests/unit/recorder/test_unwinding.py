@@ -371,6 +371,13 @@ def test_what_changes_while_it_is_published_is_not_used(
     assert arrays.published == [pid, pid]
 
 
+def ended_intervals(recorder: unwinding.Unwinding) -> list[tuple[int, bool]]:
+    """Those that it ends from now on: of which process, and whether late."""
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    return ended
+
+
 def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,8 +387,7 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     monkeypatch.setattr(
         recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, places[0], 0), Extent(0x9000, 0x1000, 9, 0)]
     )
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    ended = ended_intervals(recorder)
     recorder.add_processes([pid])
     del places[0]
     recorder.add_processes([pid])  # whether its record was read or it asked for something else
@@ -400,8 +406,7 @@ def test_a_file_that_came_and_went_is_told_of_as_late(
     """By MAP_FIXED, and the first one again: nothing is left of it but its records, of which one may be of what was
     published at first."""
     pid = os.getpid()
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    ended = ended_intervals(recorder)
     recorder.add_processes([pid])
     for times in looks:
         recorder.see_replaced({Place(pid, 0, 1 << 64): times})
@@ -415,8 +420,7 @@ def test_what_ended_before_its_last_mapping_was_looked_at_is_told_of_as_late(
     pid = os.getpid()
     extents = [Extent(0x1000, 0x1000, 1, 0)]
     monkeypatch.setattr(recorder, "_extents", lambda *_: list(extents))
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    ended = ended_intervals(recorder)
     recorder.add_processes([pid])
     recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     arrays.confirmed.clear()
@@ -436,8 +440,7 @@ def test_each_file_that_was_there_between_two_looks_is_told_of_as_late(
     monkeypatch.setattr(recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, place, 0)])
     recorder.add_processes([pid])
     recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    ended = ended_intervals(recorder)
     place = 2
     recorder.see_replaced({Place(pid, 0x1000, 0x2000): 1})
     assert ended == [(pid, True), (pid, False)]
@@ -452,8 +455,7 @@ def test_a_file_that_came_where_nothing_was_known_is_not_told_of_as_late(
     pid = os.getpid()
     extents = [Extent(0x1000, 0x1000, 1, 0)]
     monkeypatch.setattr(recorder, "_extents", lambda *_: list(extents))
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    ended = ended_intervals(recorder)
     recorder.add_processes([pid])
     beside, there = Place(pid, 0x2000, 0x3000), Place(pid, 0x1800, 0x2800)
     recorder.see_replaced({beside: 2})
