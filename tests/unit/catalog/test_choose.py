@@ -66,10 +66,10 @@ def test_n2_revision_decides_the_formulas(tmp_path: Path, register: int, is_corr
 
 
 def test_an_unknown_core_gets_architectural_events_and_a_line(tmp_path: Path) -> None:
-    choice = choose_catalog(machine(tmp_path, 0xC00FAC30))
+    choice = choose_catalog(machine(tmp_path, 0xC00FAC50))
     assert choice is not None
     assert choice.catalog.name == "armv8-pmuv3"
-    assert choice.notes[0].startswith("no catalog for this core (implementer 0xc0, part 0xac3, r0p0)")
+    assert choice.notes[0].startswith("no catalog for this core (implementer 0xc0, part 0xac5, r0p0)")
 
 
 def test_a_named_core_is_used_with_a_warning(tmp_path: Path) -> None:

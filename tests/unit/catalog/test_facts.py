@@ -38,6 +38,7 @@ def children(catalog: Catalog, name: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("name", "events", "metrics", "groups", "functions", "slots"),
     [
+        ("ampereone", 85, 32, 12, 0, 4),
         ("neoverse-e1", 83, 31, 12, 0, None),
         ("neoverse-n1", 110, 31, 12, 15, 5),
         ("neoverse-n2", 155, 36, 13, 18, 5),
@@ -267,6 +268,25 @@ def test_what_e1_alone_has_stands_under_its_code() -> None:
     assert "OP_SPEC" not in events
 
 
+def test_ampereones_level_1_does_without_what_its_erratum_counts_wrongly() -> None:
+    catalog = load_packaged("ampereone")
+    # Of four million slots 1.2 retire, 0.4 are thrown away, 1.4 wait for the backend, and a million is left.
+    counts = {
+        "CPU_CYCLES": 1e6, "OP_RETIRED": 1.2e6, "OP_SPEC": 1.6e6, "STALL_SLOT_BACKEND": 1.4e6,
+        "STALL_SLOT_FRONTEND": 1.4e6, "STALL_FRONTEND": 3e5,
+    }  # fmt: skip
+    level_1 = {name: value(catalog, name, counts) for name in catalog.roots}
+    expected = {"frontend_bound": 25, "backend_bound": 35, "retiring": 30, "bad_speculation": 10}
+    assert level_1 == pytest.approx(expected)
+    assert not {"STALL", "STALL_FRONTEND", "STALL_SLOT_FRONTEND"} & {
+        event for name in catalog.roots for event in catalog.metrics[name].events
+    }
+    # 400,000 slots too many are 100,000 cycles too many.
+    assert value(catalog, "frontend_stalled_cycles", counts) == pytest.approx(20)
+    [caveat] = catalog.caveats
+    assert "AC03_CPU_29" in caveat.text
+
+
 def test_the_activity_monitors_count_the_four_architected_events() -> None:
     for name in ("neoverse-n3", "neoverse-v1", "armv8-pmuv3"):
         found = {
@@ -292,7 +312,8 @@ def test_architectural_catalog_has_only_what_pmceid_can_tell() -> None:
     ("implementer", "part", "name"),
     [(0x41, 0xD0C, "neoverse-n1"), (0x41, 0xD40, "neoverse-v1"), (0x41, 0xD49, "neoverse-n2"),
      (0x6D, 0xD49, "neoverse-n2"), (0x41, 0xD4F, "neoverse-v2"), (0x41, 0xD8E, "neoverse-n3"),
-     (0x41, 0xD84, "neoverse-v3"), (0x41, 0xD83, "neoverse-v3"), (0x41, 0xD4A, "neoverse-e1")],
+     (0x41, 0xD84, "neoverse-v3"), (0x41, 0xD83, "neoverse-v3"), (0x41, 0xD4A, "neoverse-e1"),
+     (0xC0, 0xAC3, "ampereone"), (0xC0, 0xAC4, "ampereone")],
 )  # fmt: skip
 def test_midr_finds_the_catalog(implementer: int, part: int, name: str) -> None:
     found = find_by_midr(Midr(implementer, part, Revision(0, 0)))
@@ -300,6 +321,6 @@ def test_midr_finds_the_catalog(implementer: int, part: int, name: str) -> None:
     assert found.name == name
 
 
-@pytest.mark.parametrize(("implementer", "part"), [(0xC0, 0xAC3), (0xC0, 0xAC4), (0x4E, 0x010), (0x6D, 0xD84)])
+@pytest.mark.parametrize(("implementer", "part"), [(0xC0, 0xAC5), (0x4E, 0x010), (0x6D, 0xD84)])
 def test_other_makers_cores_have_none(implementer: int, part: int) -> None:
     assert find_by_midr(Midr(implementer, part, Revision(0, 0))) is None

@@ -207,7 +207,11 @@ def test_counts_that_cannot_be_read_say_where_such_come_from(tmp_path: Path) -> 
 
 def test_list_cpus() -> None:
     cpus = {cpu["name"]: cpu for cpu in listed("cpus")}
-    assert cpus.keys() == {"armv8-pmuv3", *(f"neoverse-{core}" for core in ("e1", "n1", "n2", "n3", "v1", "v2", "v3"))}
+    assert cpus.keys() == {
+        "ampereone",
+        "armv8-pmuv3",
+        *(f"neoverse-{core}" for core in ("e1", "n1", "n2", "n3", "v1", "v2", "v3")),
+    }
     assert (cpus["neoverse-n3"]["events"], cpus["neoverse-n3"]["metrics"], cpus["neoverse-v3"]["slots"]) == (
         224,
         67,
