@@ -3,11 +3,14 @@
 import contextlib
 import functools
 import itertools
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 _BUILDS = (".pyenv/versions/*/bin/python3", ".local/share/uv/python/*/bin/python3")
 
@@ -30,6 +33,17 @@ def interpreters() -> dict[str, str]:
             if answer[:1] == ["True"]:
                 found.setdefault(answer[1], path)
     return found
+
+
+def each_interpreter() -> list[object]:
+    """Parameters of a test: the oldest, the newest and PATH's first version, and as `thorough` those between."""
+    found = interpreters()
+    in_order = sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    middle = set(in_order[1:-1]) - {*[*found][:1]}
+    return [
+        pytest.param(path, id=version, marks=[pytest.mark.thorough] * (version in middle))
+        for version, path in found.items()
+    ]
 
 
 def interpreters_with(*modules: str) -> list[str]:

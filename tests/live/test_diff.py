@@ -13,7 +13,7 @@ from tdprof.model.choices import Basis
 from tdprof.model.profile import Profile
 from tdprof.profile.compare import Comparison, compare
 
-pytestmark = [pytest.mark.needs_perf, pytest.mark.slow]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.slow, pytest.mark.thorough]
 
 
 def significant(comparison: Comparison) -> list[str]:

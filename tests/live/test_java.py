@@ -27,6 +27,10 @@ SOURCES = [
 JDKS = sorted(
     {path.resolve() for path in (*Path("/usr/lib/jvm").glob("*/bin/java"), Path(shutil.which("java") or "/no/java"))}
 )
+each_jdk = pytest.mark.parametrize(
+    "java",
+    [pytest.param(path, id=path.parents[1].name, marks=[pytest.mark.thorough] * (path != JDKS[-1])) for path in JDKS],
+)
 HEAVY, LIGHT = "long Split.heavy(int)", "long Split.light(int)"
 MISSING = "[incomplete: jit without frame pointers]"
 # A method that is inlined in another has no code that a map could name.
@@ -124,7 +128,7 @@ def is_called_rightly(sample: Sample) -> bool:
     return all(callee[:-1] == caller or callee == caller == "f_bba" for callee, caller in pairs)
 
 
-@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@each_jdk
 @pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",), ("-Xint",)], ids=["C2", "C1", "interpreted"])
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
     capture = record_ready([java, "-XX:-Inline", *options, "-cp", classes, "Calls"], folder)
@@ -139,7 +143,7 @@ def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], cl
     assert sum(each.count for each in java_samples if "Interpreter" in each.frames[1:]) <= 0.1 * total
 
 
-@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@each_jdk
 def test_interpreted_methods_and_lines(java: Path, classes: Path, folder: Path) -> None:
     capture = record_ready([java, "-Xint", "-cp", classes, "Split", "until asked"], folder)
     found = capture.count(lambda each: each.frames[0] if each.frames and each.modules[0] == "[java]" else None)
@@ -169,7 +173,7 @@ def test_a_method_is_one_function_whether_it_was_compiled_yet(classes: Path, fol
     assert all(each.file[each.name.index(HEAVY)] == "Split.java" for each in functions)
 
 
-@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@each_jdk
 def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes: Path, folder: Path) -> None:
     options = ("-Xint", "-XX:+UseSerialGC", "-Xmx32m")
     capture = record_ready([java, *options, "-cp", classes, "Unloaded"], folder)
@@ -184,7 +188,7 @@ def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes
     assert len(seen) >= 2
 
 
-@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@each_jdk
 @pytest.mark.parametrize("is_everywhere", [False, True], ids=["callers", "everywhere"])
 def test_inlined_methods_and_lines(java: Path, is_everywhere: bool, classes: Path, folder: Path) -> None:
     options = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"] if is_everywhere else []
@@ -203,7 +207,7 @@ def test_inlined_methods_and_lines(java: Path, is_everywhere: bool, classes: Pat
         assert 31 in found["long Calls.spin(int)"]
 
 
-@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@each_jdk
 def test_the_interpreter_calls_what_compares(java: Path, classes: Path, folder: Path) -> None:
     interpreted = ("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude,Compared.main")
     profile = record_ready([java, *interpreted, "-cp", classes, "Compared"], folder).profile

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from live.interpreters import interpreters, interpreters_with
+from live.interpreters import each_interpreter, interpreters, interpreters_with
 from live.recording import TDPROF, Capture, Sample, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
@@ -34,7 +34,7 @@ BEGINNING_S = 1.0
 LOOP = {"_PyEval_EvalFrameDefault", "<module>", "main", "heavy", "light"}
 
 
-@pytest.fixture(params=interpreters().values(), ids=[*interpreters()])
+@pytest.fixture(params=each_interpreter())
 def interpreter(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -15,7 +15,11 @@ from tdprof.profile.frames import function_names
 RUNS = {1: 60, 3: 15}
 
 
-@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.title)
+@pytest.mark.parametrize(
+    "case",
+    # A recording of 30 s takes as long to simulate as all the others together.
+    [pytest.param(case, id=case.title, marks=[pytest.mark.thorough] * (case.recording.seconds >= 30)) for case in KEPT],
+)
 def test_intervals_hold_the_truth_as_often_as_they_say(case: Case) -> None:
     found = measure(case, range(RUNS[1 if "one group" in case.title else 3]))
     # 15 independent values a run: four standard errors of 96 % are five points with 15 runs.

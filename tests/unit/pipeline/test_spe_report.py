@@ -65,12 +65,13 @@ def test_many_rows_are_printed_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch,
     data = SpeInput([AuxSpan(memoryview(stream), midr=0x410FD0C0) for stream in streams])
     whole = analyse(data, by, None, workers=1)
     assert not [*whole.rest()]
-    monkeypatch.setattr("tdprof.pipeline.spe_report._ROWS_AT_ONCE", 4)
+    at_once = min(40, len(whole.names) // 2)
+    monkeypatch.setattr("tdprof.pipeline.spe_report._ROWS_AT_ONCE", at_once)
     parts = analyse(data, by, None, workers=1)
-    assert len(parts.names) == min(4, len(whole.names))
+    assert len(parts.names) == at_once
     assert parts.following == len(whole.names) - len(parts.names)
     assert [len(part.names) for part in parts.rest()] == [len(part.names) for part in parts.rest()]  # again and again
-    for limit in (0, 1, 4, 5, 9, len(whole.names), len(whole.names) + 1):
+    for limit in (0, 1, at_once, at_once + 1, 2 * at_once + 1, len(whole.names), len(whole.names) + 1):
         assert "".join(render_json(parts, limit=limit)) == "".join(render_json(whole, limit=limit))
         assert "".join(render_csv(parts, limit=limit)) == "".join(render_csv(whole, limit=limit))
         for width in (80, 200):
