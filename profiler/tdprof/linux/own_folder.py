@@ -6,6 +6,7 @@ is never followed: no link, no device, no pipe, and nothing that another user wr
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -95,6 +96,17 @@ class OwnFolder:
         except TdprofError as error:
             error.message = error.message.replace(str(self.path), str(self.shown))
             raise
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until nobody else who opened this folder is in such a block, or until he has ended."""
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def subfolder(self, name: str, *, make: bool = False) -> "OwnFolder":
         """A folder in it; with ``make`` created where it is missing."""

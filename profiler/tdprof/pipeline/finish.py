@@ -52,7 +52,7 @@ def finish_capture(
     kernel: CodeSymbols | None = None,
     read_kernel: Callable[[], CodeSymbols] = read_code_symbols,
 ) -> Manifest:
-    """Make a recording's tables out of its spool and remove the spool.
+    """Make a recording's tables out of its spool and remove the spool; where another process is at it, wait for that.
 
     Args:
         folder: the capture.
@@ -63,7 +63,8 @@ def finish_capture(
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
     """
-    with folder.named_in_errors():
+    # Who makes tables goes on where its recorder is killed, and the next recorder in that folder wants them, too.
+    with folder.locked(), folder.named_in_errors():
         manifest = read_manifest(folder.path)
         try:
             if manifest.state is not State.COMPLETE:  # else who made its tables was killed before the spool was gone
@@ -75,7 +76,7 @@ def finish_capture(
                 f"cannot write the tables of {folder.shown}: {cause}; the raw recording is kept",
                 hint=f"free some space, then tdprof report {folder.shown}",
             ) from error
-    folder.remove_tree(SPOOL_FOLDER)
+        folder.remove_tree(SPOOL_FOLDER)
     return manifest
 
 
@@ -242,13 +243,22 @@ def _save_files(
 
 @contextlib.contextmanager
 def tables_of_interrupted(folder: Path, manifest: Manifest) -> Iterator[tuple[Path, Manifest]]:
-    """A temporary folder with the tables of a recording that was interrupted."""
+    """A temporary folder with the tables of a recording that was interrupted, or its own if it has them by then."""
     with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
+        failure: TdprofError | None = None
         try:
             with OwnFolder.open(Path(temporary)) as target:
                 manifest = make_tables(folder, target, manifest)
+        except TdprofError as error:
+            failure = error
         except OSError as error:
-            raise TdprofError(f"cannot make tables of the interrupted recording {folder}: {error.strerror}") from error
+            failure = TdprofError(f"cannot make tables of the interrupted recording {folder}: {error.strerror}")
+        now = read_manifest(folder)
+        if now.state is State.COMPLETE:  # the spool may have gone while it was read
+            yield folder, now
+            return
+        if failure:
+            raise failure
         interrupted = "the recording was interrupted"
         if manifest.rung is not Rung.RING_BUFFER:
             interrupted += "; losses in the kernel's tables since the last drain are not known"

@@ -2,19 +2,22 @@
 
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders import costly_spools, waiting
 from builders.opened import profile_of
-from tdprof.capture.manifest import State, read_manifest
+from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.cli import finishing_process, record_end
 from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.record_end import RecordEnd
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.pipeline.finish import finish_capture
+from tdprof.pipeline import finish
+from tdprof.pipeline.finish import finish_capture, make_tables
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.urgency import urgent
 
@@ -114,6 +117,56 @@ def test_tables_that_are_whole_are_not_made_again(capture: Path, left: list[str]
         assert finish_capture(folder) == made
     assert profile_of(capture).samples.count.sum() == samples > 0
     assert not (capture / "spool").exists()
+
+
+def _is_waited_for(folder: Path) -> bool:
+    """Whether somebody waits for a lock on it (proc_locks(5))."""
+    waiting_lines = [line for line in Path("/proc/locks").read_text().splitlines() if " -> FLOCK " in line]
+    return any(f":{folder.stat().st_ino} " in line for line in waiting_lines)
+
+
+def _finish(capture: Path) -> None:
+    with OwnFolder.open(capture) as folder:
+        assert finish_capture(folder).state is State.COMPLETE
+
+
+def test_who_finds_another_at_the_tables_waits_for_them(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the next recorder in a folder, while what the killed one had started goes on."""
+    counted, begun = profile_of(capture).samples.count.sum(), list[Path]()
+
+    def make_with_another(source: Path, *others: Any) -> Manifest:
+        begun.append(source)
+        if len(begun) == 1:
+            second.start()
+            waiting.wait_until(lambda: len(begun) > 1 or _is_waited_for(capture))
+        return make_tables(source, *others)
+
+    second = threading.Thread(target=_finish, args=(capture,))
+    monkeypatch.setattr(finish, "make_tables", make_with_another)
+    _finish(capture)
+    second.join()
+    assert len(begun) == 1
+    assert profile_of(capture).samples.count.sum() == counted > 0
+
+
+@pytest.mark.parametrize("left", [["stacks.bpf"], []])
+def test_a_reader_whose_spool_goes_has_the_tables_that_were_made(
+    capture: Path, monkeypatch: pytest.MonkeyPatch, left: list[str]
+) -> None:
+    counted = profile_of(capture).samples.count.sum()
+    kept = {name: (capture / "spool" / name).read_bytes() for name in left}
+
+    def make_too_late(source: Path, *others: Any) -> Manifest:
+        monkeypatch.undo()
+        _finish(source)
+        if kept:
+            (source / "spool").mkdir()
+        for name, data in kept.items():
+            (source / "spool" / name).write_bytes(data)
+        return make_tables(source, *others)
+
+    monkeypatch.setattr(finish, "make_tables", make_too_late)
+    assert profile_of(capture).samples.count.sum() == counted > 0
 
 
 def test_why_there_are_no_tables_is_its_last_word(tmp_path: Path) -> None:
