@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from tdprof.catalog.choose import CatalogChoice, catalog_names, is_reported, load_packaged
 from tdprof.catalog.entries import Catalog, Metric
+from tdprof.catalog.units import PERCENT_OF_SLOTS
 from tdprof.errors import TdprofError
 from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
 from tdprof.model.events import SampledGroup, TopdownInfo
@@ -59,12 +60,24 @@ def plan_groups(
         told = [text for text, why in zip(said, _WHY_MISSING, strict=True) if why in missing.values()]
         notes.append(f"{pmu.name} {', '.join(told)}: {without}")
     notes += catalog.caveats_of(metrics, missing)
+    notes += _other_slots(catalog, countable, pmu)
     schedule = _schedule(catalog, countable, counters)
     notes += schedule.warnings
     groups = tuple(
         (group, tuple(pmu.event(name, catalog.events[name].code) for name in group.events)) for group in schedule.groups
     )
     return PlannedGroups(groups, schedule.split_metrics, tuple(notes))
+
+
+def _other_slots(catalog: Catalog, metrics: Sequence[Metric], pmu: CorePmu) -> list[str]:
+    """What is wrong where the core has other slots than those that stand in the formulas, such as another core's."""
+    of_slots = [metric.name for metric in metrics if metric.units == PERCENT_OF_SLOTS]
+    if not of_slots or pmu.slots in (None, catalog.slots):
+        return []
+    return [
+        f"{pmu.name} says that its cores have {pmu.slots} slots a cycle, and the formulas of {catalog.title} are for "
+        f"{catalog.slots or 'an unknown number'}: {few(of_slots)} cannot be right (--cpu NAME names a like core)"
+    ]
 
 
 ABSENT, SILENT, REFUSED = "does not offer", "counts nothing for", "refuses"

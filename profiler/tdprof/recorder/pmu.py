@@ -40,12 +40,14 @@ class CorePmu:
         type: perf_event_attr.type of its events.
         cpus: the CPUs it serves; empty where sysfs does not say, which means all.
         codes: the event codes that Linux lists for it, by PMCEID0/1_EL0.
+        slots: operations that its cores take in a cycle at most (PMMIR_EL1.SLOTS); None where nothing says.
     """
 
     name: str
     type: int
     cpus: frozenset[int]
     codes: frozenset[int]
+    slots: int | None = None
 
     def event(self, name: str, code: int) -> Event:
         """The event of this PMU with this number."""
@@ -83,6 +85,7 @@ def read_core_pmu(name: str, pmus: Path = SYSFS_PMUS) -> CorePmu:
         int(read_text(folder / "type")),
         frozenset(parse_cpu_list(read_text(folder / "cpus"))),
         frozenset(_listed_codes(folder / "events")),
+        int(read_text(folder / "caps/slots") or "0", 0) or None,
     )
 
 

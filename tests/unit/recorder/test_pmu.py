@@ -15,7 +15,7 @@ from tdprof.recorder import perf_event as pe
 from tdprof.recorder import pmu as trial
 from tdprof.recorder import refusals
 from tdprof.recorder.events import parse_events
-from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, probe_counters
+from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, probe_counters, read_core_pmu
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.pmus import LargestGroup, count_together
 
@@ -41,6 +41,14 @@ def test_the_pmu_of_the_catalogs_cpus_is_found(tmp_path: Path) -> None:
     assert first is not None
     assert (first.name, first.event("CPU_CYCLES", 0x11).config) == ("armv8_pmuv3_0", 0x11)
     assert find_arm_pmu((64,), tmp_path) is None
+
+
+@pytest.mark.parametrize(("text", "slots"), [("0x00000008", 8), ("0x00000000", None)])
+def test_the_slots_that_the_core_itself_tells_are_read(text: str, slots: int | None, tmp_path: Path) -> None:
+    write_pmu(tmp_path, "armv8_pmuv3_0", kind=8, cpus="0-3", events={})
+    (tmp_path / "armv8_pmuv3_0/caps").mkdir()
+    (tmp_path / "armv8_pmuv3_0/caps/slots").write_text(f"{text}\n")
+    assert read_core_pmu("armv8_pmuv3_0", tmp_path).slots == slots
 
 
 def test_another_makers_pmu_is_not_taken(tmp_path: Path) -> None:
@@ -195,6 +203,15 @@ def test_a_whole_pmu_measures_every_metric_in_seven_groups() -> None:
     for group, events in found.groups:
         assert [(event.name, event.type) for event in events] == [(name, 8) for name in group.events]
         assert [event.config for event in events] == [V1.events[name].code for name in group.events]
+
+
+def test_formulas_for_other_slots_than_the_cores_are_told_by_name() -> None:
+    def notes(slots: int | None, *metrics: str) -> tuple[str, ...]:
+        return plan(CorePmu("armv8_pmuv3_0", 8, frozenset(), REPORTED, slots), Counters(6, True), metrics).notes
+
+    [note] = notes(5, "retiring", "ipc")
+    assert "5 slots a cycle, and the formulas of Neoverse V1 are for 8: retiring cannot be right" in note
+    assert notes(8, "retiring", "ipc") == notes(None, "retiring", "ipc") == notes(5, "ipc") == ()
 
 
 def test_no_pmu_leaves_the_software_events_and_says_so() -> None:
