@@ -45,6 +45,8 @@ def event_doubts(
             yield f"{share}: {_of_lost(lost)}"
         elif lost and weight < event.total:
             yield f"{share}: {_of_lost(lost)}, and that is not all that is missing"
+        elif losses.throttled and weight < event.total:
+            yield f"{share}: {_of_throttled(losses)}"
         elif event.unit is Unit.NANOSECONDS and re.search(r":[ukhpP]+$", event.name):
             yield f"{share}: the kernel's clock counts user space and kernel together, whichever is sampled"
         elif event.unit is Unit.NANOSECONDS and weight < event.total:
@@ -98,6 +100,14 @@ def _of_lost(lost: int) -> str:
     )
 
 
+def _of_throttled(losses: Losses) -> str:
+    """For how long each time, and which of the events, is not told: what else there is cannot be told apart."""
+    return (
+        f"the kernel paused events {plural(losses.throttled, 'time', 's')} for interrupting too often, which may "
+        "be all that is missing or a part of it (a lower -F, or a higher kernel.perf_event_max_sample_rate)"
+    )
+
+
 def group_doubt(
     events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int], losses: Losses
 ) -> Iterator[str]:
@@ -120,6 +130,8 @@ def group_doubt(
         )
         if lost := lost_samples(losses):
             cause = _of_lost(lost)
+        elif losses.throttled:
+            cause = _of_throttled(losses)
         which = f"the samples of {len(short)} of {len(events)} events (such as {short[0]})"
         yield f"{which} stand for less than counted: {cause}"
 

@@ -70,13 +70,32 @@ def test_samples_of_other_namespaces_are_not_lost_for_a_rate() -> None:
     assert "no row has; and 5 samples lost on the way" in said
 
 
+@pytest.mark.parametrize(
+    "event", [CLOCK, EventInfo("cycles", Unit.COUNT, 0, 999, 100), EventInfo("x", Unit.COUNT, 5, 0, 100)]
+)
+def test_pauses_are_named_where_samples_are_missing_and_not_the_frequency(event: EventInfo) -> None:
+    said = doubts(event, 27, Losses(throttled=236))
+    assert said.startswith(
+        f"the samples of {event.name} stand for 27% of what was counted: the kernel paused events 236 times"
+    )
+    assert "idle" not in said
+    assert "guesses" not in said
+    # No pause makes samples stand for more.
+    assert "paused" not in doubts(event, 828, Losses(throttled=236))
+
+
 def test_losses_are_not_blamed_for_too_much_weight() -> None:
     faults = EventInfo("page-faults", Unit.COUNT, 0, 99, 100)
     assert "guesses the periods" in doubts(faults, 828, Losses(samples_ring_full=2))
 
 
 @pytest.mark.parametrize(
-    ("losses", "cause"), [(NO_LOSSES, "threads that end"), (Losses(samples_ring_full=9), "9 samp")]
+    ("losses", "cause"),
+    [
+        (NO_LOSSES, "threads that end"),
+        (Losses(samples_ring_full=9), "9 samp"),
+        (Losses(throttled=3), "the kernel paused events 3 times"),
+    ],
 )
 def test_groups_have_one_cause(losses: Losses, cause: str) -> None:
     (said,) = group_doubt([CLOCK, CLOCK], [10, 10], [20, 100], losses)
