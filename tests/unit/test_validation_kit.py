@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from live_aarch64.benchmarks import BEHAVIOUR, true_metrics
 from tdprof.catalog.choose import load_packaged
 
 KIT = Path(__file__).resolve().parents[2] / "tools/validation"
@@ -234,6 +235,54 @@ def test_a_wrong_formula_of_a_metric_with_bounds_is_noticed():
     for value, holds in ((4.0, True), (8.0, False)):
         found.topdown["retires"] = {"ipc": {"value": value, "half_width": 0.1}}
         assert verdict(found, "retires", "ipc of Topdown") is holds
+
+
+def declared(break_metric="", by=lambda value: value):
+    """All that Topdown says of a core that behaves as declared, one metric by a wrong formula."""
+    from measure import Measured
+
+    return Measured(
+        topdown={
+            benchmark: {
+                metric: {"value": by(value) if metric == break_metric else value, "half_width": 0.0}
+                for metric, value in metrics.items()
+            }
+            for benchmark, metrics in true_metrics().items()
+        },
+        topdown_ran=dict.fromkeys(BEHAVIOUR),
+        counted={"tdprof stat": {"instructions:u": 6000.0, "cycles:u": 1000.0}},
+        counted_instructions={"tdprof stat": 6000},
+    )
+
+
+def test_all_that_is_checked_of_topdown_holds_where_the_core_behaves_as_declared():
+    from checks import BOUNDS
+
+    known = {key: holds for key, holds in verdicts(declared()).items() if holds is not None}
+    assert {key for key, holds in known.items() if not holds} == set()
+    assert len(known) > len(BOUNDS) + 30
+
+
+# What a bound cannot tell, since little of it is expected in any benchmark: a factor that makes less of it.
+OF_LITTLE = {
+    "crypto_percentage", "itlb_mpki", "itlb_walk_ratio", "l1i_tlb_miss_ratio",
+    "l1i_tlb_mpki", "ll_cache_read_hit_ratio", "simd_percentage", "store_percentage", "sve_all_percentage",
+}  # fmt: skip
+UNKNOWN = {"l2_tlb_miss_ratio", "l2_tlb_mpki"}
+
+
+@pytest.mark.parametrize(
+    ("by", "unnoticed"),
+    [
+        (lambda value: value * 100, UNKNOWN),
+        (lambda value: value / 100, UNKNOWN | OF_LITTLE),
+        (lambda value: 1 / value if value else 1e9, UNKNOWN),
+    ],
+    ids=["a hundred times", "a hundredth", "upside down"],
+)
+def test_a_formula_that_is_broken_breaks_a_check(by, unnoticed):
+    catalog = load_packaged("neoverse-v1")
+    assert {name for name in catalog.metrics if False not in verdicts(declared(name, by)).values()} == unnoticed
 
 
 def test_which_metrics_nothing_is_known_of():
