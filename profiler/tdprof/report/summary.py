@@ -29,7 +29,8 @@ LOSSES = {
     "stack_id_collisions": "sample{s} without a call stack: two stacks shared one slot",
     "stacks_truncated": "call stack{s} along frame pointers cut off after 127 addresses (or led in circles)",
     "side_band_records_lost": "record{s} of mappings and threads lost: symbols may be wrong or missing",
-    "throttled": "time{s} the kernel paused an event for interrupting too often",
+    "throttled": "time{s} the kernel paused an event for interrupting too often (sample less often: -F); "
+    "it did not count meanwhile either, but with BPF a command's, processes' and control groups' events do",
     "bytes_damaged": "byte{s} of the capture could not be read",
 }
 
