@@ -129,7 +129,7 @@ def test_a_jvm_has_one_walk_loaded_for_its_code_and_its_table(cached: Path, monk
         assert sampler.arrays
         assert sampler.arrays.make_room(157_000, 68_000)  # of the largest libjvm.so that was seen
         assert not sampler.notes
-        assert loaded == ["walk_first", "walk", "walk_java", "java"]
+        assert loaded == ["walk", "walk_java", "java"]
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 

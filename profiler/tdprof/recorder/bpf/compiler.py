@@ -53,14 +53,14 @@ def describe_maps(library: Any, module: int) -> tuple[list[dict[str, Any]], dict
 
 def wide_loads(code: bytes) -> Iterator[tuple[int, int, int, int]]:
     """The 64-bit loads: position in bytes, kind (0: of a constant), lower and upper half (of a constant: unsigned)."""
-    position = 0
-    while position < len(code):
-        opcode, registers, _, low = INSTRUCTION.unpack_from(code, position)
-        size = INSTRUCTION.size * (2 if opcode == LOAD_64 else 1)
-        if opcode == LOAD_64:
-            high = int.from_bytes(code[position + size - 4 : position + size], "little")
-            yield position, registers >> 4, low & 0xFFFFFFFF, high
-        position += size
+    opcodes = code[:: INSTRUCTION.size]
+    place = opcodes.find(LOAD_64)
+    while place >= 0:
+        position = place * INSTRUCTION.size
+        _, registers, _, low = INSTRUCTION.unpack_from(code, position)
+        high = int.from_bytes(code[position + 2 * INSTRUCTION.size - 4 : position + 2 * INSTRUCTION.size], "little")
+        yield position, registers >> 4, low & 0xFFFFFFFF, high
+        place = opcodes.find(LOAD_64, place + 2)
 
 
 def replace_maps(code: bytes, replacement: dict[int, int]) -> bytes:

@@ -128,10 +128,10 @@ class BpfLoad:
         if self._off_cpu:
             settings |= self._off_cpu.settings
         programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
-        # Few recordings meet what `python` and `java` are for, or time threads.
-        later = ("walk_first", "walk", "walk_java", "python", "java", *OFF_CPU_PROGRAMS)
-        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
+        # Few recordings meet what `python` and `java` are for, or time threads.
+        later = ["walk", "walk_java", "python", "java", *OFF_CPU_PROGRAMS, *(() if walks else ("walk_first",))]
+        loaded = load_object(programs, sizes, types, ("walk_first", "copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         off_cpu = None
         if self._off_cpu:
             plan = self._off_cpu

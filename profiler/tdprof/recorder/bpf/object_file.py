@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from tdprof.linux.limits import unlimited_locked_memory
-from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
+from tdprof.recorder.bpf.compiler import INSTRUCTION, PSEUDO_MAP_FD, replace_maps, wide_loads
 from tdprof.recorder.bpf.maps import bpf
-from tdprof.recorder.bpf.settings import Setting, settings_in
+from tdprof.recorder.bpf.settings import Setting, is_setting
 from tdprof.values import dataclass
 
 BPF_MAP_CREATE = 0
@@ -135,9 +135,11 @@ def _checked(kind: Any, entry: Mapping[str, Any]) -> Any:
 def _check_code(code: bytes, maps: int) -> None:
     if not code or len(code) % INSTRUCTION.size:
         raise ValueError(f"{len(code)} bytes are no instructions")
-    replace_maps(code, {index: index for index in range(maps)})
-    for _, number in settings_in(code):
-        Setting(number)
+    for _, kind, low, high in wide_loads(code):
+        if kind == PSEUDO_MAP_FD and low >= maps:
+            raise ValueError(f"there is no map {low}")
+        if is_setting(kind, high):
+            Setting(low)
 
 
 class Loaded(NamedTuple):
@@ -243,8 +245,8 @@ def _load_two_at_a_time(
     loaded: dict[str, int],
     errors: dict[str, LoadError],
 ) -> None:
-    """Fill in each program's descriptor, or its refusal. Two of them take the verifier most of the time."""
-    left = iter(programs)
+    """Fill in each program's descriptor, or its refusal. Three of them, the longest, take the verifier most of the time."""
+    left = iter(sorted(programs, key=lambda program: len(program.code), reverse=True))
 
     def load() -> None:
         for program in left:

@@ -251,7 +251,8 @@ class BpfSampler:
             for name, steps in itertools.product(("walk_first", "walk"), self._steps):
                 if name == "walk":
                     self._is_walking.set()
-                replaced = steps.use("walk", steps.load(self._maps, name))
+                first = steps.programs.pop("walk_first", None)  # that of overflows came with the other programs
+                replaced = steps.use("walk", steps.load(self._maps, name) if first is None else first)
                 if replaced is not None:
                     os.close(replaced)
             arrays.is_walk_whole = True

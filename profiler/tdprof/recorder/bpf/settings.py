@@ -67,10 +67,15 @@ NO_CGROUPS = {setting: 0 for setting in Setting if Setting.CGROUPS <= setting < 
 NO_OFF_CPU = {setting: 0 for setting in Setting if Setting.SAMPLED_AT <= setting < Setting.COPIES_WAKEUP}
 
 
+def is_setting(kind: int, high: int) -> bool:
+    """Whether a wide load of this kind and upper half is a place for a setting."""
+    return kind == 0 and high == MARK
+
+
 def settings_in(code: bytes) -> Iterator[tuple[int, int]]:
     """Each place that a program's instructions have for a setting: (position in bytes, number of the setting)."""
     for position, kind, low, high in wide_loads(code):
-        if kind == 0 and high == MARK:
+        if is_setting(kind, high):
             yield position, low
 
 
