@@ -20,7 +20,8 @@ from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
 from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_TRACING, LoadError, load_one, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
-from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
+from tdprof.recorder.bpf.sampler import BpfSampler
+from tdprof.recorder.bpf.table_sizes import TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import read_text
 from tdprof.recorder.ring import BpfRing

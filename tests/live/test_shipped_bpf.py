@@ -15,8 +15,8 @@ from tdprof.recorder.bpf import compiler_process, load, sources
 from tdprof.recorder.bpf.compiler import INSTRUCTION
 from tdprof.recorder.bpf.load import BpfLoad, BpfUnavailableError
 from tdprof.recorder.bpf.object_file import BpfObject, LoadError, load_program
-from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.bpf.settings import MARK, Setting, filled_in, settings_in
+from tdprof.recorder.bpf.table_sizes import TableSizes
 from tdprof.recorder.call_graph import CallGraph
 
 PROJECT = Path(__file__).resolve().parents[2]

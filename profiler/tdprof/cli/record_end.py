@@ -6,15 +6,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from tdprof.capture.manifest import Manifest, read_manifest
-from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.output import waiting
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.held_programs import HeldPrograms
-from tdprof.recorder.kallsyms_text import KallsymsAhead
+
+if TYPE_CHECKING:
+    from tdprof.capture.manifest import Manifest
+    from tdprof.cli.finishing_process import FinishingProcess
+    from tdprof.recorder.held_programs import HeldPrograms
 
 _UNSAID_S = 0.5  # what shows that one waits takes longer to load than most tables to make
 
@@ -73,30 +74,34 @@ class RecordEnd:
 
     def prepare(self) -> None:
         """Load, in another process, what making tables takes; to be called once the recording has begun."""
-
-        def start() -> None:
-            with contextlib.suppress(OSError):  # no process, descriptor or room for one more: `finish` does without
-                self._process = FinishingProcess(is_ahead=True)
-
         # Not in the thread that answers what the kernel asks.
-        self._starting = threading.Thread(target=start, daemon=True)
+        self._starting = threading.Thread(target=self._start, kwargs={"is_ahead": True}, daemon=True)
         self._starting.start()
 
-    def finish(self, folder: OwnFolder, held: HeldPrograms) -> Manifest:
+    def _start(self, *, is_ahead: bool, hurries: bool = False) -> None:
+        from tdprof.cli.finishing_process import FinishingProcess  # what it needs is slow to load
+
+        with contextlib.suppress(OSError):  # no process, descriptor or room for one more: `finish` does without
+            self._process = FinishingProcess(is_ahead=is_ahead, hurries=hurries)
+
+    def finish(self, folder: OwnFolder, held: "HeldPrograms") -> "Manifest":
         """`finish_capture`, by that process if it is ready."""
         if self._starting:
             self._starting.join()
         if self._stays_small:
-            with contextlib.suppress(OSError):  # as in `prepare`
-                self._process = FinishingProcess(is_ahead=False, hurries=True)
+            self._start(is_ahead=False, hurries=True)
         if self._process and (self._stays_small or self._process.is_ready):
             self._process.finish(folder, held)
             if not self._process.wait(_UNSAID_S):
                 with waiting("writing the capture's tables", quiet=self._quiet):
                     self._process.wait(None)
             if self._process.result() is None:
+                from tdprof.capture.manifest import read_manifest
+
                 return read_manifest(folder.path)
         self._close()
+        from tdprof.recorder.kallsyms_text import KallsymsAhead
+
         kallsyms = KallsymsAhead()
         # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
         from tdprof.cli.memory import keep_process_small

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
-from tdprof.model.events import TopdownInfo
 from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.duty import Duties
 from tdprof.recorder.events import Event
-from tdprof.recorder.held_programs import HeldPrograms
-from tdprof.recorder.rotation import Segments
 from tdprof.recorder.spe_options import SpeOptions
 from tdprof.recorder.targets import Rate
 from tdprof.text import printable
 from tdprof.values import dataclass
+
+if TYPE_CHECKING:
+    from tdprof.capture.manifest import Manifest
+    from tdprof.model.events import TopdownInfo
+    from tdprof.recorder.held_programs import HeldPrograms
+    from tdprof.recorder.rotation import Segments
 
 USUAL_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.
@@ -66,12 +69,12 @@ class RecordOptions:
     has_cpus: bool = False
     stack_bytes: int = 0
     spe: SpeOptions | None = None
-    topdown: TopdownInfo | None = None
+    topdown: "TopdownInfo | None" = None
     notes: Sequence[str] = ()
     on_begun: Callable[[], None] = lambda: None
     on_waiting: Callable[[], None] = lambda: None
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
-    segments: Segments | None = None
+    segments: "Segments | None" = None
     duty: Duties = field(default_factory=Duties)
 
     @property
@@ -102,9 +105,9 @@ class Outcome:
         held: programs that may be gone by now; for ``finish_capture``, and to be closed after it.
     """
 
-    manifest: Manifest
+    manifest: "Manifest"
     failure: TdprofError | None
-    held: HeldPrograms
+    held: "HeldPrograms"
 
 
 def parse_interval(text: str) -> int:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
-from tdprof.recorder.bpf.array_sizes import OF_A_MACHINE, sizes_for_files
-from tdprof.recorder.bpf.off_cpu import OffCpuPlan
-from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
+from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.cgroups import CgroupNaming
 from tdprof.recorder.chain_source import BY_FRAME_POINTERS, ChainSource
-from tdprof.recorder.ladder import BpfAttempt, Choice
+from tdprof.recorder.ladder import BpfAttempt, Choice, events_together
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
@@ -21,8 +19,6 @@ from tdprof.recorder.targets import Rate
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.unwind.tables import TableCache
 from tdprof.values import dataclass
-
-SPARE_THREADS = 1024  # that a process may start while it is being looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,64 +62,6 @@ class Sampling:
             self.sampler.await_walk()
         elif self.sampler:
             self.sampler.await_first_walk()
-
-
-def events_together(options: RecordOptions, choice: Choice) -> int:
-    """How many events count at a time."""
-    first = options.passes[0]
-    return max(len(group) for group in first) if first else len(choice.events)
-
-
-def begin_load(
-    options: RecordOptions,
-    choice: Choice,
-    cgroups: CgroupNaming,
-    files: Sequence[Path],
-    *,
-    cpus: int,
-    named_threads: int,
-) -> BpfAttempt:
-    """Begin to load the BPF programs, with tables of the sizes that this recording asks for.
-
-    Args:
-        options: what to record.
-        choice: the events.
-        cgroups: how samples name their control groups.
-        files: that the command will map first.
-        cpus: that are up.
-        named_threads: of the processes that were named.
-
-    Raises:
-        TdprofError: the kernel does not tell what timing threads needs.
-    """
-    # Time off a CPU takes about as many rows as an event: samples of many waits, but of much fewer threads than wait.
-    events = events_together(options, choice) + (options.off_cpu_period_ns > 0)
-    # Where much else runs the recorder itself may have to wait for seconds; one program's samples are mostly alike.
-    waits_s = 8 if options.is_system_wide else 2
-    sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events, waits_s=waits_s)
-    if options.is_system_wide:
-        sizes = replace(sizes, arrays=OF_A_MACHINE)
-    else:
-        sizes = replace(sizes, arrays=sizes_for_files(files, TableCache()))
-        if options.topdown is None:
-            sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
-    off_cpu = None
-    if options.off_cpu_period_ns:
-        off_cpu = OffCpuPlan.make(
-            len(choice.events),
-            options.off_cpu_period_ns,
-            has_wakers=options.has_wakers,
-            of_groups=cgroups.structures() if options.cgroups else None,
-        )
-    return BpfAttempt(
-        choice.events,
-        sizes,
-        options.call_graph,
-        cgroups.settings,
-        off_cpu,
-        has_cpus=options.has_cpus,
-        is_wanted=options.use_bpf,
-    )
 
 
 def start_sampling(

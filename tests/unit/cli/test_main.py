@@ -163,7 +163,12 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("tdprof.recorder.session", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
+        ("tdprof.recorder.recording", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
+        (
+            "tdprof.recorder.session",
+            {"tdprof.recorder.run", "tdprof.recorder.bpf.sampler", "tdprof.recorder.unwinding"},
+        ),
+        ("tdprof.cli.record_end", {"subprocess", "socket", "tdprof.recorder.held_programs"}),
         ("tdprof.pipeline.finish", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
         ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich", "tdprof.recorder", "tdprof.decode"}),
         ("tdprof.pipeline.load", {"subprocess", "zipfile", "tdprof.catalog.load", "tdprof.symbolize.debuginfod"}),

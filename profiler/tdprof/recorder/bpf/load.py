@@ -1,12 +1,16 @@
 """The BPF programs on their way into the kernel: found or compiled, their settings filled in, loaded."""
 
 import errno
+import functools
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tdprof.errors import TdprofError
 from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.linux.user_cache import user_cache
 from tdprof.recorder.bpf import maps as bpf_maps
@@ -17,30 +21,90 @@ from tdprof.recorder.bpf.object_file import (
     BPF_PROG_TYPE_RAW_TRACEPOINT,
     MORE_LOCKED_MEMORY,
     BpfObject,
+    Loaded,
     LoadError,
     Program,
-    close_all,
+    hear_no_signals,
     load_object,
 )
-from tdprof.recorder.bpf.off_cpu import PROGRAMS as OFF_CPU_PROGRAMS
-from tdprof.recorder.bpf.off_cpu import OffCpu, OffCpuPlan
-from tdprof.recorder.bpf.sampler import QUESTIONS_BYTES, TRACEPOINTS, BpfSampler, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
+from tdprof.recorder.bpf.table_sizes import QUESTIONS_BYTES, TableSizes
 from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
+from tdprof.recorder.bpf.walk_load import TRACEPOINTS
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
+from tdprof.values import dataclass
 
 if TYPE_CHECKING:
     from tdprof.recorder.bpf.compiler_process import CompilerProcess
+    from tdprof.recorder.bpf.off_cpu import OffCpu, OffCpuPlan
+    from tdprof.recorder.bpf.sampler import BpfSampler
 
 
 # Large enough for the largest trees of processes. What samples are added up in has its memory before they come.
 GROWING = frozenset({"followed", "named", "spaces", "standing", "python_runtimes", "python_threads"})
 
 
+# Few recordings meet what `python` and `java` are for, or time threads; `walk` comes after `walk_first`.
+_FIRST = ("sample", "copy", "store", *TRACEPOINTS, *FOLLOWERS)
+
+# Between two calls of the kernel: usually Python lets a thread wait for 5 ms, while another has something to do.
+_SWITCH_S = 0.001
+
+
 class BpfUnavailableError(Exception):
     """BPF cannot be used here; the text says why, for the capture and the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InKernel:
+    """What a sampler takes over: instructions, what was loaded of them, and what times threads."""
+
+    programs: BpfObject
+    loaded: Loaded
+    off_cpu: "OffCpu | None"
+
+    def close(self) -> None:
+        if self.off_cpu:
+            self.off_cpu.close()
+        self.loaded.close()
+
+
+class _Verification:
+    """A load in a thread: it takes the kernel's verifier about as long as Python takes to load the recorder."""
+
+    def __init__(self, load: Callable[[], _InKernel]) -> None:
+        self._load = load
+        self._done: _InKernel | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        hear_no_signals()
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            self._done = self._load()
+        except (LoadError, BpfUnavailableError, OSError, TdprofError) as error:
+            self._error = error
+        finally:
+            sys.setswitchinterval(usual_s)
+
+    def result(self) -> _InKernel:
+        """What was loaded. Raises what prevented it."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._done
+        return self._done
+
+    def give_up(self) -> None:
+        """Close what nobody takes over."""
+        self._thread.join()
+        if self._done is not None:
+            self._done.close()
 
 
 class BpfLoad:
@@ -52,7 +116,7 @@ class BpfLoad:
         sizes: TableSizes,
         call_graph: CallGraph = CallGraph.AUTO,
         cgroups: dict[Setting, int] = NO_CGROUPS,
-        off_cpu: OffCpuPlan | None = None,
+        off_cpu: "OffCpuPlan | None" = None,
         *,
         has_cpus: bool = False,
     ) -> None:
@@ -84,6 +148,8 @@ class BpfLoad:
             self._cached = self._cache.load(self._key)
             if self._cached is None:
                 self._start_compiler()
+        there = self._shipped or self._cached
+        self._under_way = _Verification(functools.partial(self._load, there)) if there else None
 
     def _start_compiler(self) -> None:
         from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
@@ -91,29 +157,32 @@ class BpfLoad:
         self._compiler = CompilerProcess()
         self._compiler.ask(compiler_request(self._folder, self._machine))
 
-    def finish(self) -> BpfSampler:
+    def finish(self) -> "BpfSampler":
         """Wait for the programs.
 
         Raises:
             BpfUnavailableError: no bcc, or the kernel refuses the program.
             OSError: more files may not be open.
         """
-        if self._cached is not None:
-            try:
-                return self._sampler(self._cached)
-            except LoadError as error:
-                _check_descriptors(error)
-                self._start_compiler()
-        compiled = self._shipped or self._compiled()
+        under_way, self._under_way = self._under_way, None
         try:
-            sampler = self._sampler(compiled)
+            if under_way is not None:
+                try:
+                    return self._sampler(under_way.result())
+                except LoadError as error:
+                    if self._shipped is not None:
+                        raise
+                    _check_descriptors(error)
+                    self._start_compiler()
+            compiled = self._compiled()
+            sampler = self._sampler(self._load(compiled))
         except LoadError as error:
             _check_descriptors(error)
             raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
-        self._to_store = None if self._shipped else compiled
+        self._to_store = compiled
         return sampler
 
-    def _sampler(self, found: BpfObject) -> BpfSampler:
+    def _load(self, found: BpfObject) -> "_InKernel":
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
         sizes |= {"leaves": self._sizes.leaves_bytes, "missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
@@ -128,12 +197,14 @@ class BpfLoad:
         if self._off_cpu:
             settings |= self._off_cpu.settings
         programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
-        walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        # Few recordings meet what `python` and `java` are for, or time threads.
-        later = ["walk", "walk_java", "python", "java", *OFF_CPU_PROGRAMS, *(() if walks else ("walk_first",))]
-        loaded = load_object(programs, sizes, types, ("walk_first", "copy", *TRACEPOINTS, *FOLLOWERS), later=later)
+        first = {*_FIRST, *(["walk_first"] if self._wants_walk else [])}
+        wanted = [each for each in programs.programs if each.name in first or each.name.startswith("sample_")]
+        optional = ("walk_first", "copy", *TRACEPOINTS, *FOLLOWERS)
+        loaded = load_object(replace(programs, programs=wanted), sizes, types, optional)
         off_cpu = None
         if self._off_cpu:
+            from tdprof.recorder.bpf.off_cpu import OffCpu
+
             plan = self._off_cpu
             typed = _with_settings(found, settings | plan.typed, [])
             at_switch = _with_settings(found, settings | plan.at_switch, [])
@@ -142,16 +213,25 @@ class BpfLoad:
                 with unlimited_locked_memory():  # until Linux 5.11, as load_object
                     off_cpu = OffCpu(programs, typed, at_switch, at_waking, loaded.maps, plan)
             except (LoadError, OSError) as error:
-                close_all([*loaded.maps.values(), *loaded.programs.values()])
+                loaded.close()
                 _check_descriptors(error)
                 raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
+        return _InKernel(programs, loaded, off_cpu)
+
+    @property
+    def _wants_walk(self) -> bool:
+        return self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
+
+    def _sampler(self, there: "_InKernel") -> "BpfSampler":
+        from tdprof.recorder.bpf.sampler import BpfSampler  # meanwhile the kernel verifies
+
         return BpfSampler(
-            programs,
-            loaded,
+            there.programs,
+            there.loaded,
             len(self._with_kernel),
             self._sizes,
-            wants_walk=walks,
-            off_cpu=off_cpu,
+            wants_walk=self._wants_walk,
+            off_cpu=there.off_cpu,
         )
 
     def _compiled(self) -> BpfObject:
@@ -170,6 +250,9 @@ class BpfLoad:
 
     def close(self) -> None:
         """Reap the compiler and keep what it made. Once the events run: it takes a hundredth of a second to end."""
+        if self._under_way is not None:
+            self._under_way.give_up()
+            self._under_way = None
         if self._to_store is not None:
             self._cache.store(self._key, self._to_store)
             self._to_store = None

@@ -12,7 +12,6 @@ import signal
 import struct
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -149,13 +148,16 @@ class Loaded(NamedTuple):
     programs: dict[str, int]
     refused: dict[str, str]
 
+    def close(self) -> None:
+        """Close every descriptor."""
+        close_all([*self.maps.values(), *self.programs.values()])
+
 
 def load_object(
     found: BpfObject,
     entries: Mapping[str, int],
     types: Mapping[str, int] = MappingProxyType({}),
     optional: Collection[str] = (),
-    later: Collection[str] = (),
 ) -> Loaded:
     """Create the maps and load the programs; the caller closes the descriptors.
 
@@ -164,12 +166,10 @@ def load_object(
         entries: how many entries the maps of these names get (a ring buffer: bytes); the others as compiled.
         types: the kernel's type of the programs of these names; the others are of perf events.
         optional: names of programs that are left out where the kernel refuses them.
-        later: names of programs that `load_one` will load.
 
     Raises:
         LoadError: the kernel refuses a part; nothing stays open.
     """
-    found = replace(found, programs=[program for program in found.programs if program.name not in later])
     return _with_enough_memory(lambda: _load(found, entries, types, optional))
 
 
@@ -245,7 +245,7 @@ def _load_two_at_a_time(
     loaded: dict[str, int],
     errors: dict[str, LoadError],
 ) -> None:
-    """Fill in each program's descriptor, or its refusal. Three of them, the longest, take the verifier most of the time."""
+    """Fill in each program's descriptor, or its refusal. The three longest take the verifier most of the time."""
     left = iter(sorted(programs, key=lambda program: len(program.code), reverse=True))
 
     def load() -> None:

@@ -9,13 +9,11 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 
 from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
 from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
-from tdprof.recorder.bpf.array_sizes import ArraySizes
 from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.java_walk import MAPS as JAVA_MAPS
 from tdprof.recorder.bpf.java_walk import JavaWalk
@@ -30,9 +28,10 @@ from tdprof.recorder.bpf.object_file import (
 from tdprof.recorder.bpf.off_cpu import OffCpu
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
+from tdprof.recorder.bpf.table_sizes import QUESTIONS_BYTES, TableSizes
 from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import UnwindArrays
-from tdprof.recorder.bpf.walk_load import WalkLoad
+from tdprof.recorder.bpf.walk_load import TRACEPOINTS, WalkLoad
 from tdprof.recorder.ring import BpfRing, write_all
 from tdprof.values import dataclass
 
@@ -56,55 +55,12 @@ COUNTERS = (
 )
 # enum active of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
-# Programs of other types than perf events', and where the kernel runs them.
-TRACEPOINTS = {
-    "begin_program": "sched_process_exec",
-    "begin_copy": "task_newtask",
-    "end_thread": "sched_process_exit",
-    "retake": "vm_unmapped_area",
-}
 _CAN_BE_MISSED = ("begin_copy", "retake", *FOLLOWERS)
-QUESTIONS_BYTES = 64 << 10
-_LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
-_LEAST_COPIES_BYTES, _MOST_COPIES_BYTES = 2 << 20, 4 << 20
-_MOST_LEAVES_BYTES = 1 << 20
 _DRAIN_WHILE_LOADING_S = 0.01
 # Of the table of its library: OpenJDK 17 has 129,000 and 55,000, 25 has 157,000 and 68,000.
 _ROWS_AND_BUCKETS_OF_A_JVM = 200_000, 80_000
 # Copies of all of a recording, or of one segment of it; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TableSizes:
-    """Capacities, from what one drain interval may bring.
-
-    Attributes:
-        rows: of each table of samples.
-        ring_bytes: for stacks.
-        copies_bytes: for copies of stacks.
-        leaves_bytes: for those without memory.
-        arrays: for unwinding.
-        named_threads: that a filter of tasks begins with; 0: there is none.
-    """
-
-    rows: int
-    ring_bytes: int
-    copies_bytes: int
-    leaves_bytes: int
-    arrays: ArraySizes = field(default_factory=ArraySizes)
-    named_threads: int = 0
-
-    @classmethod
-    def for_rate(cls, samples_per_second: int, *, waits_s: int = 2) -> "TableSizes":
-        """Room for so many seconds of samples of which no two are alike, in rings for two seconds.
-
-        Between 4 Ki rows and 256 Ki (56 MB of kernel memory).
-        """
-        rows = _power_of_two(waits_s * samples_per_second, 1 << 12, 1 << 18)
-        sent = _power_of_two(2 * samples_per_second, 1 << 12, 1 << 18)
-        copies_bytes = min(max(sent * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
-        return cls(rows, max(sent * 256, _LEAST_RING_BYTES), copies_bytes, min(sent * 64, _MOST_LEAVES_BYTES))
 
 
 @dataclass(slots=True)
@@ -128,10 +84,6 @@ class CopiesLimit:
         """Count anew from here; whether copies are to be made again."""
         was_reached, self._is_reached, self._before_bytes = self._is_reached, False, copied_bytes
         return was_reached
-
-
-def _power_of_two(wanted: int, least: int, most: int) -> int:
-    return min(max(1 << (wanted - 1).bit_length(), least), most)
 
 
 _WITHOUT_RETAKE = (

@@ -6,6 +6,14 @@ from collections.abc import Callable
 from tdprof.recorder.bpf.object_file import LoadError, hear_no_signals
 from tdprof.recorder.urgency import urgent
 
+# Programs of other types than perf events', and where the kernel runs them.
+TRACEPOINTS = {
+    "begin_program": "sched_process_exec",
+    "begin_copy": "task_newtask",
+    "end_thread": "sched_process_exit",
+    "retake": "vm_unmapped_area",
+}
+
 
 class WalkLoad:
     """A load under way, before what else is to run, if we may: stacks are lost until it is done.

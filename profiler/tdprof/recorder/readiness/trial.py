@@ -7,7 +7,7 @@ import time
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import AttachedEvents
-from tdprof.recorder.bpf.sampler import TableSizes
+from tdprof.recorder.bpf.table_sizes import TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tdprof.recorder.bpf.sampler import CopiesLimit, TableSizes
+from tdprof.recorder.bpf.sampler import CopiesLimit
+from tdprof.recorder.bpf.table_sizes import TableSizes
 
 MOST_ROWS = 1 << 18
 
