@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The interpreted methods of a sample's stack: the program that names them, and what it sends. A part of sample.bpf.c.
- */
+/* The Java methods of a sample's stack: the program that names them, and what it sends. A part of sample.bpf.c. */
 
 #include "java_walk.h"
 
@@ -22,8 +21,26 @@ static __always_inline void send_method(struct java_method *method, __u64 bytes)
 	*sent = in_segment(method->identity);
 }
 
+static __always_inline int was_java_code_sent(__u64 identity)
+{
+	__u32 slot = identity >> 32 & (METHOD_SLOTS - 1);
+	__u64 *sent = sent_java_codes.lookup(&slot);
+
+	return sent && *sent == in_segment(identity);
+}
+
+static __always_inline void send_java_code(struct java_code *code, __u64 identity)
+{
+	__u32 slot = identity >> 32 & (METHOD_SLOTS - 1);
+	__u64 *sent = sent_java_codes.lookup(&slot);
+
+	if (!sent || (code && methods.ringbuf_output(code, sizeof(*code), BPF_RB_NO_WAKEUP)))
+		return; /* at its next sample */
+	*sent = in_segment(identity);
+}
+
 /* The next frame of those that are to be named; 0: there is none. */
-static __always_inline int name_java_frame(const struct java_layout *layout, struct walk *walk, struct java_walk *java)
+static __always_inline int name_java_frame(const struct code_heap *heap, struct walk *walk, struct java_walk *java)
 {
 	__u32 number = walk->java_done;
 
@@ -32,7 +49,13 @@ static __always_inline int name_java_frame(const struct java_layout *layout, str
 	walk->java_done = number + 1;
 	const struct java_place *place = &walk->java[number & (JAVA_SLOTS - 1)];
 	__u64 depth = place->depth;
-	__u64 frame = java_frame(layout, java, &walk->memory, walk->key.pid, place, depth ? 0 : walk->state.leaf[13]);
+
+	if (depth == JAVA_COMPILED) {
+		note_java_code(heap, java, walk->key.pid, place->fp, place->sp);
+		return 1;
+	}
+	__u64 frame =
+		java_frame(&heap->methods, java, &walk->memory, walk->key.pid, place, depth ? 0 : walk->state.leaf[13]);
 
 	if (!frame || depth >= MAX_STACK_DEPTH)
 		return 1;
@@ -57,7 +80,7 @@ int java(struct bpf_perf_event_data *ctx)
 	java->time_ns = bpf_ktime_get_ns();
 	if (heap && heap->methods.constant) {
 		for (int i = 0; i < JAVA_FRAMES_PER_PROGRAM; i++) {
-			if (!name_java_frame(&heap->methods, walk, java))
+			if (!name_java_frame(heap, walk, java))
 				break;
 		}
 		/* Calls are left for the steps that follow. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What sample.bpf.c and its reader (tdprof/decode/java_frames.py) share of methods that a JVM interprets.
- * Little-endian, no implicit padding.
+ * What sample.bpf.c and its reader (tdprof/decode/java_frames.py) share of methods that a JVM interprets or has
+ * compiled. Little-endian, no implicit padding.
  */
 #ifndef TDPROF_JAVA_FRAMES_H
 #define TDPROF_JAVA_FRAMES_H
@@ -36,6 +36,16 @@ struct java_method {
 	__u8 signature[JAVA_SIGNATURE_BYTES];
 	__u8 file[JAVA_FILE_BYTES];
 	__u8 lines[MOST_JAVA_LINE_BYTES];
+};
+
+/* What one was compiled to, in the same ring: sent when it is first met in a stack. Each is shorter than any method. */
+struct java_code {
+	__u64 method; /* its identity; it is sent before */
+	__u64 begin;  /* run-time addresses */
+	__u64 end;
+	__u64 time_ns; /* CLOCK_MONOTONIC, of that stack */
+	__u32 pid;
+	__u32 reserved; /* always 0 */
 };
 
 #endif

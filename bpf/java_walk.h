@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The methods of a JVM's interpreted frames (HotSpot). Its structures are the process's, which may have any bytes in
- * them: nothing is believed but that it can be read, and what the frame says has to fit the method that it names. Who
- * includes this has the maps: was_method_sent() and send_method().
+ * The methods of a JVM's frames (HotSpot). Its structures are the process's, which may have any bytes in them: nothing
+ * is believed but that it can be read, and what an interpreted frame says has to fit the method that it names. Who
+ * includes this has the maps: was_method_sent(), send_method(), was_java_code_sent() and send_java_code().
  */
 #ifndef TDPROF_JAVA_WALK_H
 #define TDPROF_JAVA_WALK_H
@@ -13,6 +13,9 @@
 static __always_inline int was_method_sent(__u64 identity);
 /* Send one of which `bytes` hold something. */
 static __always_inline void send_method(struct java_method *method, __u64 bytes);
+static __always_inline int was_java_code_sent(__u64 identity);
+/* Send code of this identity; 0: it is none of a method, and so need not be asked again. */
+static __always_inline void send_java_code(struct java_code *code, __u64 identity);
 
 /*
  * src/hotspot/cpu/x86/frame_x86.hpp and aarch64/frame_aarch64.hpp: the method is the third word below the frame
@@ -23,6 +26,9 @@ static __always_inline void send_method(struct java_method *method, __u64 bytes)
 #define JAVA_PLACE_SLOT    (8 * 8)
 #define JAVA_PLACE_SLOT_20 (9 * 8)
 #define JAVA_HAS_LINES     1 /* of ConstMethod's flags: _has_linenumber_table */
+/* How compiled methods call themselves: "nmethod", and "native nmethod". */
+#define JAVA_COMPILED_METHOD 0x00646f6874656d6eULL
+#define JAVA_COMPILED_NATIVE 0x6e2065766974616eULL
 
 static __always_inline __u64 java_pointer(__u64 address)
 {
@@ -126,6 +132,45 @@ static __always_inline int learn_method(const struct java_layout *layout, struct
 	return 0;
 }
 
+/* What is known of a method; 0: it is none. */
+static __always_inline const struct known_method *find_method(const struct java_layout *layout, struct java_walk *java,
+                                                              __u32 pid, __u64 object)
+{
+	java->index = object * 0x9e3779b97f4a7c15ULL >> (64 - KNOWN_METHODS_SHIFT);
+	struct known_method *known = &java->known[java->index & ((1 << KNOWN_METHODS_SHIFT) - 1)];
+
+	if ((known->object != object || known->time_ns != java->time_ns) &&
+	    learn_method(layout, java, pid, known, object))
+		return 0;
+	return known;
+}
+
+/* Send which method a CodeBlob is of, unless that was done; what cannot be read is tried again at its next sample. */
+static __always_inline void note_java_code(const struct code_heap *heap, struct java_walk *java, __u32 pid, __u64 blob,
+                                           __u64 identity)
+{
+	struct java_code *code = &java->code;
+	__u64 kind = 0;
+
+	if (was_java_code_sent(identity) ||
+	    walk_read_user(&kind, sizeof(kind), (void *)java_pointer(blob + heap->kind)))
+		return;
+	if (kind != JAVA_COMPILED_METHOD && kind != JAVA_COMPILED_NATIVE) {
+		send_java_code(0, identity);
+		return;
+	}
+	const struct known_method *known = find_method(&heap->methods, java, pid, java_pointer(blob + heap->compiled));
+
+	if (!known || !was_method_sent(known->identity))
+		return;
+	code->method = known->identity;
+	code->time_ns = java->time_ns;
+	code->pid = pid;
+	code->begin = blob_place(heap, blob, heap->code_begin);
+	code->end = blob_place(heap, blob, heap->code_end);
+	send_java_code(code, identity);
+}
+
 /*
  * What a stack has for an interpreted frame: its method, and where in that it is. 0: the frame is none, or not whole.
  * `current`: of the frame that was interrupted, where the interpreter is; then what it keeps in the frame may be
@@ -143,11 +188,9 @@ static __always_inline __u64 java_frame(const struct java_layout *layout, struct
 	fill_window(stack, fp - JAVA_PLACE_SLOT_20);
 	if (unwind_read(stack, fp - JAVA_METHOD_SLOT, &object))
 		return 0;
-	java->index = object * 0x9e3779b97f4a7c15ULL >> (64 - KNOWN_METHODS_SHIFT);
-	struct known_method *known = &java->known[java->index & ((1 << KNOWN_METHODS_SHIFT) - 1)];
+	const struct known_method *known = find_method(layout, java, pid, object);
 
-	if ((known->object != object || known->time_ns != java->time_ns) &&
-	    learn_method(layout, java, pid, known, object))
+	if (!known)
 		return 0;
 	__u64 begin = known->begin, bytes = known->bytes;
 

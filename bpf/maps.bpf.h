@@ -61,6 +61,7 @@ BPF_TABLE("percpu_array", __u32, struct java_walk, java_walks, 1);
 /* As sent_codes; a power of two, which java_walk.py knows, too. */
 #define METHOD_SLOTS (1 << 14)
 BPF_TABLE("array", __u32, __u64, sent_methods, 1);
+BPF_TABLE("array", __u32, __u64, sent_java_codes, 1);
 BPF_RINGBUF_OUTPUT(methods, 1);
 
 /* Threads of the processes that are recorded, by the address that the kernel keeps each at: an enum followed. */

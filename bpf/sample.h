@@ -136,11 +136,15 @@ struct code_heap {
 	__u64 interpreter; /* where the interpreter's code is */
 	__u64 call_return; /* where Java returns to what the JVM called it by */
 	__u32 interpreter_bytes;
-	struct java_layout methods; /* of what it interprets */
+	struct java_layout methods; /* of what it interprets, and has compiled */
 	__u16 header_bytes;         /* of a block, before the CodeBlob */
 	__u16 frame_size;           /* where a CodeBlob has its frames' size in words, the return address counted */
 	__u16 frame_complete;       /* and how far from its code's beginning that holds */
 	__u16 code_begin;           /* and where its code begins: an address, or as far from the CodeBlob */
+	__u16 code_end;             /* and ends, likewise */
+	__u16 kind;                 /* and what it calls itself; 0: not known, nor is what follows */
+	__u16 compilation;          /* of a compiled method: its number in the JVM */
+	__u16 compiled;             /* and the method */
 	__u8 segment_shift;         /* of a segment's size */
 	__u8 complete_bytes;        /* of frame_complete: 2 or 4 */
 	__u8 code_begin_bytes;      /* 8: an address, 4: a distance */

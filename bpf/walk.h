@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives
- * their elements by unwind_bucket(), unwind_row(), unwind_rule_at(), mapping_at() and code_heap_at(), and what one of
- * them tells by has_left_its_stack(): bcc takes maps in the main file only.
+ * their elements by unwind_bucket(), unwind_row(), unwind_rule_at(), mapping_at() and code_heap_at(), and what some of
+ * them tell by has_left_its_stack() and was_java_code_sent(): bcc takes maps in the main file only.
  */
 #ifndef TDPROF_WALK_H
 #define TDPROF_WALK_H
@@ -127,6 +127,23 @@ static __always_inline void interpreter_rule(struct walk *walk, struct unwind_ru
 	walk->java_count = count + 1;
 }
 
+static __always_inline int was_java_code_sent(__u64 identity);
+
+/* Note what a JVM has compiled for who names its method, unless that was done. */
+static __always_inline void note_compiled(struct walk *walk, const struct code_heap *heap, __u64 blob)
+{
+	__u32 count = walk->java_count;
+	__u64 identity = blob ? compilation_identity(heap, blob, walk->key.pid) : 0;
+
+	if (!identity || count >= JAVA_SLOTS || was_java_code_sent(identity))
+		return;
+	walk->java[count & (JAVA_SLOTS - 1)].fp = blob;
+	walk->java[count & (JAVA_SLOTS - 1)].sp = identity;
+	walk->java[count & (JAVA_SLOTS - 1)].depth = JAVA_COMPILED;
+	walk->java_heap = walk->mapping.first_bucket - 1;
+	walk->java_count = count + 1;
+}
+
 /* Find the rule for an address; not 0: why there is none. */
 static __always_inline int find_rule(struct walk *walk, __u64 address, int has_heaps, struct known_rule *found)
 {
@@ -157,7 +174,7 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, int has_h
 		if (heap && address - heap->interpreter < heap->interpreter_bytes)
 			interpreter_rule(walk, &found->rule);
 		else if (heap)
-			heap_rule(&walk->memory, heap, &walk->state, address, &found->rule);
+			note_compiled(walk, heap, heap_rule(&walk->memory, heap, &walk->state, address, &found->rule));
 		found->generation = 0; /* code comes and goes there, and the rule is of this frame */
 	}
 	return 0;

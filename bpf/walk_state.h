@@ -16,7 +16,7 @@
 #define PYTHON_FRAMES_PER_PROGRAM 96
 /* And those of its threads that are looked at for the sample's. */
 #define PYTHON_THREADS_PER_PROGRAM 64
-/* Interpreted frames of Java's that are named by one program, and of a stack, leaf first; a power of two. */
+/* Frames of Java's that are named by one program, and of a stack, leaf first; a power of two. */
 #define JAVA_FRAMES_PER_PROGRAM 32
 #define JAVA_SLOTS              128
 /* Of a sample: the kernel's limit. */
@@ -51,12 +51,13 @@ struct known_rule {
 };
 #define KNOWN_RULES_SHIFT 9
 
-/* A frame of a JVM's interpreter. */
+/* A frame of a JVM's interpreter; or, where `depth` is JAVA_COMPILED, a CodeBlob and the code's identity. */
 struct java_place {
 	__u64 fp;
 	__u64 sp;
 	__u64 depth; /* in the stack */
 };
+#define JAVA_COMPILED (~0ULL)
 
 /* Each CPU has one. */
 struct walk {
@@ -70,9 +71,9 @@ struct walk {
 	__u32 calls;        /* programs that have walked the stack */
 	__u32 python_calls; /* and these */
 	__u32 java_calls;
-	__u32 java_heap;    /* the number of the code heap that the interpreter is in */
+	__u32 java_heap;    /* the number of a code heap of the process */
 	__u32 guessed_from; /* of the stack, where the frame that was interrupted is the interpreter's and whole */
-	volatile __u32 java_count; /* of its frames */
+	volatile __u32 java_count; /* of frames in them that are to be named */
 	volatile __u32 java_done;  /* those of them that were looked at */
 	__u32 due[THREAD_STATES];  /* of time off a CPU: samples to be stored, by state */
 	__u32 unannounced;         /* bytes of copies since user space was last woken for them */
@@ -99,8 +100,9 @@ struct known_method {
 
 /* Each CPU has one. */
 struct java_walk {
-	__u64 time_ns;        /* CLOCK_MONOTONIC, of the programs that name frames */
-	__u64 constant[16];   /* JAVA_CONSTANT_BYTES of what never changes of a method */
+	__u64 time_ns;      /* CLOCK_MONOTONIC, of the programs that name frames */
+	__u64 constant[16]; /* JAVA_CONSTANT_BYTES of what never changes of a method */
+	struct java_code code;
 	volatile __u64 index; /* as unwind_tables.index */
 	struct known_method known[1 << KNOWN_METHODS_SHIFT];
 	struct java_method method;

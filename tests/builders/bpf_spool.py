@@ -56,8 +56,13 @@ def python_code(
     return in_ring(head + name.ljust(256, b"\0") + path.ljust(512, b"\0") + lines, 0)
 
 
+def java_code(method: int, pid: int, begin: int, end: int, time_ns: int) -> bytes:
+    """What a method was compiled to."""
+    return in_ring(struct.pack("<QQQQII", method, begin, end, time_ns, pid, 0), 0)
+
+
 def java_method(identity: int, pid: int, texts: Sequence[bytes], lines: bytes = b"", *, lowest_byte: int = 0) -> bytes:
-    """An interpreted method; ``texts``: of its class, name, signature and source file, however long."""
+    """A method; ``texts``: of its class, name, signature and source file, however long."""
     sizes = (256, 128, 512, 64)
     head = struct.pack("<QI6H", identity, pid, *map(len, texts), len(lines), lowest_byte)
     kept = (text[:size].ljust(size, b"\0") for text, size in zip(texts, sizes, strict=True))

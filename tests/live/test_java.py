@@ -21,7 +21,7 @@ pytestmark = [
 
 SOURCES = [
     Path(__file__).parent / "workloads" / name
-    for name in ("Split.java", "Calls.java", "Compared.java", "Unloaded.java")
+    for name in ("Split.java", "Calls.java", "Compared.java", "Phases.java", "Unloaded.java")
 ]
 # The JDKs that are here, each of which has structures of its own.
 JDKS = sorted(
@@ -33,6 +33,7 @@ each_jdk = pytest.mark.parametrize(
 )
 HEAVY, LIGHT = "long Split.heavy(int)", "long Split.light(int)"
 MISSING = "[incomplete: jit without frame pointers]"
+PHASES = 24  # of Phases.java
 # A method that is inlined in another has no code that a map could name.
 OPTIONS = ("-XX:-Inline", "-Xshare:auto")
 
@@ -100,6 +101,20 @@ def test_a_command_is_asked_while_it_runs(classes: Path, folder: Path) -> None:
     assert found[HEAVY] > 0
 
 
+def test_what_was_compiled_last_has_names_though_the_command_ends(classes: Path, folder: Path) -> None:
+    # One method after the other, each of which is hot for a while: a map that was asked for has none of the last.
+    result = run_record("--", "java", *OPTIONS, "-cp", classes, "Phases", "2", folder=folder)
+    assert result.returncode == 0, result.stderr
+    capture = Capture(folder)
+    compiled = capture.count(lambda each: each.frames[0] if each.frames and each.modules[0] == "[java]" else None)
+    works = {name: count for name, count in compiled.items() if re.fullmatch(r"long Phases\.work\d+\(long\)", name)}
+    unnamed = sum(count for name, count in compiled.items() if "[no symbol]" in name)
+    assert f"long Phases.work{PHASES - 1}(long)" in works
+    assert unnamed <= 0.02 * compiled.total() + 2
+    names, files = capture.profile.functions.name, capture.profile.functions.file
+    assert {files[names.index(name)] for name in works} == {"Phases.java"}
+
+
 # So no other recording of the whole machine may leave its names meanwhile; whoever asks all the same is told.
 @pytest.mark.parametrize("program", [("-XX:+DisableAttachMechanism",)], ids=["asked-in-vain"], indirect=True)
 def test_nobody_is_asked_where_that_is_not_wanted(program: tuple[subprocess.Popen[str], bool], folder: Path) -> None:
@@ -109,7 +124,8 @@ def test_nobody_is_asked_where_that_is_not_wanted(program: tuple[subprocess.Pope
         result = run_record(*options, "-p", process.pid, "--duration", "0.3", folder=capture)
         assert result.returncode == 0, result.stderr
         assert (f"Java code of process {process.pid} may have no names" in result.stderr) == is_asked
-        assert HEAVY not in by_method(Capture(capture))
+        # What samples themselves name is not asked for.
+        assert is_asked or HEAVY not in by_method(Capture(capture))
 
 
 def is_called_rightly(sample: Sample) -> bool:

@@ -1,8 +1,10 @@
-"""Methods that JVMs interpret: reads what the BPF programs sent of them, and tables where they were sampled.
+"""Methods of JVMs: reads what the BPF programs sent of them, tables where they were sampled as they were interpreted,
+and tells which code is of those that are compiled.
 
 Layouts: bpf/java_frames.h.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow as pa
 
 from tdprof.capture.java_code import JavaMethod
 from tdprof.capture.java_methods import BytecodeLines, external_name, source_file
+from tdprof.capture.named_code import MethodCode
 from tdprof.capture.spool import METHODS_FILE
 from tdprof.decode.bpf_aggregates import StackBatch, read_ring_file, ring_records
 from tdprof.decode.interpreted import place_addresses, place_mappings, place_symbols
@@ -37,14 +40,19 @@ METHOD = np.dtype(
         ("file", "u1", 64),
     ]
 )
+CODE = np.dtype(
+    [("method", "<u8"), ("begin", "<u8"), ("end", "<u8"), ("time_ns", "<u8"), ("pid", "<u4"), ("reserved", "<u4")]
+)
 MOST_LINE_BYTES = 4096
 INDEX_BITS = 16
 # JAVA_FRAME: of addresses, which are of 64 bits, the two highest.
 _FRAME, _WHICH = np.uint64(1 << 62), np.uint64(3 << 62)
 _FIRST_ADDRESS = INTERPRETED_ADDRESS + np.uint64(1 << 55)  # Python's are below
 _CHUNK_BYTES = 8 << 20
+_MOST_CODES = 1 << 20  # of all JVMs; one has some 10,000
 _NO_NAME = "[method not read]"
 _CUT = "…".encode()
+_FIRST_PRINTABLE = 0x20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +60,22 @@ class _Method:
     """What a method said of itself.
 
     Attributes:
+        own: all of that.
+        is_whole: whether none of its texts was cut, or would break a line.
         name: as a JVM's map has it.
-        file: its source file; None: not known.
         lines: of its bytecodes.
+        lowest_byte: of numbers in its tables.
     """
 
+    own: JavaMethod
+    is_whole: bool
     name: str
-    file: str | None
     lines: BytecodeLines
+    lowest_byte: int
 
 
 class JavaFrames:
-    """The interpreted Java frames of a spool.
+    """The Java frames of a spool.
 
     Args:
         spool: the folder.
@@ -75,6 +87,7 @@ class JavaFrames:
 
     def __init__(self, spool: Path, damage: SpoolDamage) -> None:
         self._methods: dict[int, _Method] = {}
+        self._codes: list[bytes] = []
         self._pids: set[int] = set()
         self._numbers: dict[int, int] = {}  # of places, as they come
         self.unnamed = 0
@@ -82,6 +95,8 @@ class JavaFrames:
             for record in records:
                 if METHOD.itemsize <= len(record) <= METHOD.itemsize + MOST_LINE_BYTES:
                     self._add(record)
+                elif len(record) == CODE.itemsize:
+                    self._codes += [record] if len(self._codes) < _MOST_CODES else []
                 else:
                     damage.stacks += 1
 
@@ -103,8 +118,15 @@ class JavaFrames:
             )
         )
         method = JavaMethod(holder, name, signature, file, record[METHOD.itemsize :])
-        lines = BytecodeLines(method.lines, int(head["lowest_byte"]))
-        self._methods[int(head["identity"])] = _Method(external_name(method), source_file(method) or None, lines)
+        lowest_byte = int(head["lowest_byte"])
+        texts = holder + name + signature + file
+        self._methods[int(head["identity"])] = _Method(
+            method,
+            _CUT not in texts and min(texts, default=0) >= _FIRST_PRINTABLE,
+            external_name(method),
+            BytecodeLines(method.lines, lowest_byte),
+            lowest_byte,
+        )
         self._pids.add(int(head["pid"]))
 
     def __bool__(self) -> bool:
@@ -135,7 +157,17 @@ class JavaFrames:
             self.unnamed += 1
             return {"function": _NO_NAME, "file": None, "line": 0}
         line = method.lines.line(place & (1 << INDEX_BITS) - 1)
-        return {"function": method.name, "file": method.file, "line": line}
+        return {"function": method.name, "file": source_file(method.own) or None, "line": line}
+
+    def compiled(self) -> dict[int, list[MethodCode]]:
+        """By process what methods were compiled to, as far as stacks had it and these could be read."""
+        found: defaultdict[int, list[MethodCode]] = defaultdict(list)
+        for code in np.frombuffer(b"".join(self._codes), CODE).tolist():
+            identity, begin, end, time_ns, pid, _ = code
+            method = self._methods.get(identity)
+            if method and method.is_whole and begin < end:
+                found[pid].append(MethodCode(begin, end, time_ns, method.own, method.lowest_byte))
+        return found
 
     def notes(self) -> Iterator[str]:
         """What the user should know."""

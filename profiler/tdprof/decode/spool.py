@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tdprof.capture.manifest import Manifest, Rung
+from tdprof.capture.named_code import MethodCode
 from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.spool import (
     CGROUPS_FILE,
@@ -74,6 +75,7 @@ class Decoded:
         end_ns: time of the last sample or interval, 0 if there is none.
         notes: what the user should know of it, a sentence each.
         off_cpu_ns: time off a CPU that samples stand for, as it was added up exactly; None: none was recorded.
+        java_code: by process what a JVM's methods were compiled to, as far as it was sampled.
     """
 
     losses: Losses
@@ -82,6 +84,7 @@ class Decoded:
     end_ns: int
     notes: list[str]
     off_cpu_ns: int | None
+    java_code: dict[int, list[MethodCode]]
 
 
 def write_tables(
@@ -142,7 +145,7 @@ def write_tables(
     notes = [*damage.notes(), *(python.notes() if python else ()), *java.notes(), *spe.notes()]
     notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
-    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
+    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns, java.compiled())
 
 
 def _write_rings(

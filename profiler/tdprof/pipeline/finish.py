@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
+from tdprof.capture.named_code import add_named_code
 from tdprof.capture.spool import COPIES_FILE, SPE_FOLDER, SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf.layout import RecordLayout
@@ -122,6 +123,8 @@ def make_tables(
         lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
         mapped = [MappedProgram(*row) for row in zip(*lists, strict=True)]
         notes += _save_code(target, manifest, mappings, mapped, end_ns, held)
+    for pid, codes in decoded.java_code.items():
+        notes += filter(None, [add_named_code(target, pid, codes, end_ns)])
     return replace(
         manifest,
         tables=writer.names(),

@@ -3,6 +3,7 @@
 ``gHotSpotVMStructs`` and its kin are what the JDK's own debugger reads: src/hotspot/share/runtime/vmStructs.hpp.
 """
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -119,6 +120,7 @@ class HeapLayout(ctypes.Structure):
         ("interpreter_bytes", ctypes.c_uint32),
         ("methods", JavaLayout),
         *[(name, ctypes.c_uint16) for name in ("header_bytes", "frame_size", "frame_complete", "code_begin")],
+        *[(name, ctypes.c_uint16) for name in ("code_end", "kind", "compilation", "compiled")],
         *[(name, ctypes.c_uint8) for name in ("segment_shift", "complete_bytes", "code_begin_bytes", "reserved")],
     ]
 
@@ -244,7 +246,7 @@ class HotSpot:
         """What is the same for all heaps."""
         complete = self.field("CodeBlob", "_frame_complete_offset")
         is_address = self.has("CodeBlob", "_code_begin")
-        return HeapLayout(
+        layout = HeapLayout(
             # A HeapBlock is its header, in whole words, of which this is the last member.
             header_bytes=(self.offset("HeapBlock::Header", "_used") + 8) & ~7,
             frame_size=self.offset("CodeBlob", "_frame_size"),
@@ -254,6 +256,17 @@ class HotSpot:
             code_begin_bytes=8 if is_address else 4,
             methods=self._methods(),
         )
+        with contextlib.suppress(NotKnownError):  # then compiled methods have names by the JVM's map alone
+            layout.compilation = self.offset("nmethod", "_compile_id")
+            layout.compiled = self.compiled_method
+            layout.code_end = self.offset("CodeBlob", "_code_end" if is_address else "_data_offset")
+            layout.kind = self.offset("CodeBlob", "_name") if layout.methods.constant else 0
+        return layout
+
+    @property
+    def compiled_method(self) -> int:
+        """Where a compilation has its method; raises as `field`."""
+        return self.offset("nmethod" if self.has("nmethod", "_method") else "CompiledMethod", "_method")
 
     def _methods(self) -> JavaLayout:
         """How methods lie; zeros where that is not known: compiled code does not depend on it."""

@@ -140,10 +140,7 @@ class CompiledCode:
                 return None
             self._told.add((blob, number))
             found = self._parts_25(blob) if self._jvm.has("nmethod", "_immutable_data") else self._parts_17(blob)
-            method = self._memory.number(
-                blob
-                + self._jvm.offset("nmethod" if self._jvm.has("nmethod", "_method") else "CompiledMethod", "_method")
-            )
+            method = self._memory.number(blob + self._jvm.compiled_method)
         except (NotKnownError, OSError):
             return None
         return found._replace(compilation=number, method=method)

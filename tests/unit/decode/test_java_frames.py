@@ -8,10 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from builders.bpf_spool import in_ring, java_method, stack_record
+from builders.bpf_spool import in_ring, java_code, java_method, stack_record
+from tdprof.capture.java_code import JavaMethod
+from tdprof.capture.named_code import MethodCode
 from tdprof.capture.schema import MAPPINGS
 from tdprof.decode.bpf_aggregates import StackBatch, decode_stacks_python
-from tdprof.decode.java_frames import METHOD, MOST_LINE_BYTES, JavaFrames
+from tdprof.decode.java_frames import CODE, METHOD, MOST_LINE_BYTES, JavaFrames
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.stack_ends import StackEnd
 
@@ -114,17 +116,42 @@ def test_processes_have_places_since_they_have_a_jvm(tmp_path: Path) -> None:
     assert [(row["pid"], row["time_ns"], row["path"]) for row in rows] == [(PID, 3, "[java]"), (8, 5, "[java]")]
 
 
+def test_compiled_code_is_of_methods_that_were_read(tmp_path: Path) -> None:
+    found, damage = spooled(
+        tmp_path,
+        java_method(10, PID, TEXTS, LINES, lowest_byte=1),
+        java_method(11, PID, (b"p/" + b"C" * 300, b"cut", b"()V", b"")),
+        java_method(12, PID, (b"A", b"f\n1 1 forged", b"()V", b"")),
+        java_code(10, PID, 0x1000, 0x1100, 5),
+        *(java_code(method, PID, 0x2000, 0x2100, 6) for method in (11, 12, 13)),
+        java_code(10, 8, 0x1000, 0x1000, 7),
+        java_code(10, 8, 0x1000, 0x1010, 8),
+    )
+    method = JavaMethod(*TEXTS, LINES)
+    assert found.compiled() == {
+        PID: [MethodCode(0x1000, 0x1100, 5, method, 1)],
+        8: [MethodCode(0x1000, 0x1010, 8, method, 1)],
+    }
+    assert damage.stacks == 0
+    assert not found  # none of them stands in a stack
+
+
 def test_the_programs_have_the_same_layout(tmp_path: Path) -> None:
     if not shutil.which("gcc"):
         pytest.skip("no gcc to ask for the layout")
     assert METHOD.names
     assert METHOD.fields
     lines = [f'printf("%zu ", offsetof(struct java_method, {name}));' for name in METHOD.names]
-    lines += ['printf("%zu %d", offsetof(struct java_method, lines), MOST_JAVA_LINE_BYTES);']
+    lines += ['printf("%zu %d ", offsetof(struct java_method, lines), MOST_JAVA_LINE_BYTES);']
+    assert CODE.names
+    assert CODE.fields
+    lines += [f'printf("%zu ", offsetof(struct java_code, {name}));' for name in CODE.names]
+    lines += ['printf("%zu", sizeof(struct java_code));']
     source = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n"
     source += f'#include "{BPF}/java_frames.h"\nint main(void) {{ {" ".join(lines)} return 0; }}\n'
     (tmp_path / "layout.c").write_text(source)
     subprocess.run(["gcc", "-o", tmp_path / "layout", tmp_path / "layout.c"], check=True)
     offsets = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout.split()
     mirrored = [METHOD.fields[name][1] for name in METHOD.names]
-    assert [int(each) for each in offsets] == [*mirrored, METHOD.itemsize, MOST_LINE_BYTES]
+    code = [CODE.fields[name][1] for name in CODE.names]
+    assert [int(each) for each in offsets] == [*mirrored, METHOD.itemsize, MOST_LINE_BYTES, *code, CODE.itemsize]

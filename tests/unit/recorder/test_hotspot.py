@@ -63,20 +63,28 @@ char *call_return = (char *)0x12345;
 	{ "CodeBlob", BEGIN, "address", 0, 32, 0 },
 struct row rows[] = { OF_HEAPS END };
 int version = 21;
-struct row of_methods[] = { OF_HEAPS
-	{ "Abstract_VM_Version", "_vm_major_version", "int", 1, 0, &version },
-	{ "Method", "_constMethod", "ConstMethod*", 0, 8, 0 },
-	{ "ConstMethod", "_constants", "ConstantPool*", 0, POOL, 0 },
-	{ "ConstMethod", "_constMethod_size", "int", 0, 24, 0 },
-	{ "ConstMethod", "_flags._flags", "u4", 0, 28, 0 },
-	{ "ConstMethod", "_code_size", "u2", 0, 34, 0 },
-	{ "ConstMethod", "_name_index", "u2", 0, 36, 0 },
-	{ "ConstMethod", "_signature_index", "u2", 0, 38, 0 },
-	{ "ConstantPool", "_pool_holder", "InstanceKlass*", 0, 16, 0 },
-	{ "ConstantPool", "_source_file_name_index", "u2", 0, 60, 0 },
-	{ "Klass", "_name", "Symbol*", 0, 24, 0 },
-	{ "Symbol", "_length", "u2", 0, 4, 0 },
+#define OF_METHODS \
+	{ "Abstract_VM_Version", "_vm_major_version", "int", 1, 0, &version }, \
+	{ "Method", "_constMethod", "ConstMethod*", 0, 8, 0 }, \
+	{ "ConstMethod", "_constants", "ConstantPool*", 0, POOL, 0 }, \
+	{ "ConstMethod", "_constMethod_size", "int", 0, 24, 0 }, \
+	{ "ConstMethod", "_flags._flags", "u4", 0, 28, 0 }, \
+	{ "ConstMethod", "_code_size", "u2", 0, 34, 0 }, \
+	{ "ConstMethod", "_name_index", "u2", 0, 36, 0 }, \
+	{ "ConstMethod", "_signature_index", "u2", 0, 38, 0 }, \
+	{ "ConstantPool", "_pool_holder", "InstanceKlass*", 0, 16, 0 }, \
+	{ "ConstantPool", "_source_file_name_index", "u2", 0, 60, 0 }, \
+	{ "Klass", "_name", "Symbol*", 0, 24, 0 }, \
+	{ "Symbol", "_length", "u2", 0, 4, 0 }, \
 	{ "Symbol", "_body", "u1", 0, 6, 0 },
+struct row of_methods[] = { OF_HEAPS OF_METHODS
+	{ 0 }
+};
+struct row of_compiled[] = { OF_HEAPS OF_METHODS
+	{ "CodeBlob", "_name", "const char*", 0, 8, 0 },
+	{ "CodeBlob", END_OF_CODE, "address", 0, 40, 0 },
+	{ "nmethod", "_compile_id", "int", 0, 200, 0 },
+	{ OWNER, "_method", "Method*", 0, 152, 0 },
 	{ 0 }
 };
 struct flag { long other; const char *name; void *value; } flags_[] = {
@@ -113,6 +121,8 @@ AS_IN_17 = {
     "ROWS": "rows",
     "TYPES": "types",
     "POOL": "8",
+    "END_OF_CODE": '"_code_end"',
+    "OWNER": '"CompiledMethod"',
 }
 Make = Callable[..., HotSpot]
 
@@ -163,6 +173,7 @@ def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
         "code_begin_bytes": 8,
         "segment_shift": 7,
         "reserved": 0,
+        **dict.fromkeys(("code_end", "kind", "compilation", "compiled"), 0),
     }
     assert told(one) == of_all | {"low": 0x10000, "segments": 0x5000}
     assert told(two) == of_all | {"low": 0x8000, "segments": 0x6000}
@@ -193,6 +204,17 @@ def test_how_interpreted_methods_lie(make: Make) -> None:
     unknown = make(ROWS="of_methods").heaps()[0].layout.methods
     far = make(ROWS="of_methods", TYPES="of_method_types", POOL="72").heaps()[0].layout.methods
     assert bytes(unknown) == bytes(far) == bytes(ctypes.sizeof(JavaLayout))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"END_OF_CODE": '"_data_offset"', "BEGIN": '"_code_offset"', "OWNER": '"nmethod"'}],
+    ids=["17", "25"],
+)
+def test_which_method_compiled_code_is_of(make: Make, changes: dict[str, str]) -> None:
+    layout = make(ROWS="of_compiled", TYPES="of_method_types", **changes).heaps()[0].layout
+    assert [getattr(layout, name) for name in ("code_end", "kind", "compilation", "compiled")] == [40, 8, 200, 152]
+    assert make(ROWS="of_compiled", **changes).heaps()[0].layout.kind == 0
 
 
 def test_options_and_sizes(make: Make) -> None:

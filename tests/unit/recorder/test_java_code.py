@@ -132,6 +132,10 @@ class Jvm:
         return {"ConstMethod": 24, "ConstantPool": 16}[type_]
 
     @property
+    def compiled_method(self) -> int:
+        return self.offset("CompiledMethod" if self.version < 20 else "nmethod", "_method")
+
+    @property
     def line_flags(self) -> str:
         return "_flags" if self.version < 20 else "_flags._flags"
 

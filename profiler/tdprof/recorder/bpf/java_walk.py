@@ -1,4 +1,4 @@
-"""Has the BPF programs name the methods that JVMs interpret, once one is met. Layouts: bpf/java_frames.h."""
+"""Has the BPF programs name Java methods, interpreted and compiled, once a JVM is met. Layouts: bpf/java_frames.h."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,10 @@ from tdprof.capture.spool import METHODS_FILE, SpoolWriter
 from tdprof.recorder.ring import BpfRing
 
 _RING_BYTES = 1 << 20  # drained when half of it is taken
-MAPS = {"methods": _RING_BYTES, "sent_methods": 1 << 14}  # METHOD_SLOTS
+_METHOD_SLOTS = 1 << 14  # METHOD_SLOTS
+MAPS = {"methods": _RING_BYTES, "sent_methods": _METHOD_SLOTS}
+MAPS_OF_WALK = {"sent_java_codes": _METHOD_SLOTS}
+"""Which the walk of compiled code reads, too."""
 
 
 class JavaWalk:

@@ -16,6 +16,7 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.java_walk import MAPS as JAVA_MAPS
+from tdprof.recorder.bpf.java_walk import MAPS_OF_WALK as JAVA_WALK_MAPS
 from tdprof.recorder.bpf.java_walk import JavaWalk
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
@@ -270,8 +271,8 @@ class BpfSampler:
             on_failure.pop_all()
         self._walk_name = self._next_walk
         replaced = [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]
-        close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
-        self._maps.update(made)
+        close_all(filter(None, replaced))
+        self._use_maps(made)
         return True
 
     def _load_other_walks(self, name: str, maps: Mapping[str, int], walks: list[int]) -> str:
@@ -290,6 +291,8 @@ class BpfSampler:
         if self._walk_name == "walk_java" or self.arrays is None:
             return
         self._next_walk = "walk_java"
+        with unlimited_locked_memory():
+            self._use_maps(create_maps(self._object, JAVA_WALK_MAPS))
         # Where the JVM's table will need larger arrays: in one go, since each load takes tenths of a second.
         self.arrays.make_room(*_ROWS_AND_BUCKETS_OF_A_JVM)
         if self._walk_name != self._next_walk and not self._replace_walk():
@@ -369,9 +372,14 @@ class BpfSampler:
             self.notes.append(f"{otherwise}: {load.refusal}")
             return None
         replaced = [steps.use(name, program) for steps, name, program in programs]
-        close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
-        self._maps.update(made)
+        close_all(filter(None, replaced))
+        self._use_maps(made)
         return made
+
+    def _use_maps(self, made: Mapping[str, int]) -> None:
+        """Other maps of these names, which programs that are loaded from now on have."""
+        close_all(self._maps[name] for name in made)
+        self._maps.update(made)
 
     def _close_loaded(self) -> None:
         close_all([*self._maps.values(), *self._programs.values()])
