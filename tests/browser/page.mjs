@@ -337,6 +337,20 @@ async function diff() {
   return result;
 }
 
+// Samples that weigh more later on, in stretches of time.
+async function adapted() {
+  const result = {};
+  for (const [from, to] of [[0, 5], [2.5, 7.5], [5, 10]]) {
+    const page = await open("adapted.html", { hash: `#t=${from}-${to}` });
+    result[`${from}s-${to}s`] = await rows(page);
+    await page.locator("#functions tbody .name.link", { hasText: "steady" }).click();
+    await ready(page);
+    result.spark = await page.locator("#details .spark svg").getAttribute("aria-label");
+    await page.context().close();
+  }
+  return result;
+}
+
 // The strip of time: dragged over, moved by keys, linked to, and left again.
 async function phases() {
   const page = await open("phases.html");
@@ -491,6 +505,7 @@ try {
       seen.processes = await processes();
       seen.diff = await diff();
       seen.phases = await phases();
+      seen.adapted = await adapted();
       seen.hostile = await hostile();
     })(),
   ]);

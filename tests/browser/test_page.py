@@ -131,6 +131,16 @@ def phases() -> Profile:
     return builder.build(duration_ns=10_000_000_000, interval_ns=500_000_000)
 
 
+def adapted() -> Profile:
+    """Ten seconds; in the last five a period is three times as long, and ``late`` has more of the samples."""
+    builder = ProfileBuilder(events=[EventInfo("cycles", Unit.COUNT, frequency_hz=200)])
+    for number in range(20):
+        period = 1_000_000 if number < 10 else 3_000_000
+        for name, count in (("steady", 100), ("late", 10 if number < 10 else 90)):
+            builder.add("main", Frame(name), weight=count * period, count=count, time_ns=(number + 1) * 500_000_000)
+    return builder.build(duration_ns=10_000_000_000, interval_ns=500_000_000)
+
+
 def of_time(profile: Profile, text: str) -> Profile:
     return select(profile, Selection(times=tuple(parse_time_ranges(text))))
 
@@ -141,6 +151,7 @@ PROFILES: dict[str, Callable[[], Profile]] = {
     "hostile": hostile,
     "processes": of_processes,
     "phases": phases,
+    "adapted": adapted,
     "woken": woken_as_loaded,
 }
 
@@ -493,6 +504,15 @@ def test_a_dragged_stretch_of_time_is_what_the_report_has_of_it(seen: Any) -> No
     assert_same(found["second"]["rows"], of_time(profile, "5s-10s"))
     assert re.search(r"\n7\t\n\t43\.1 %\n8\t\n\t43\.1 %", found["ofSort"])  # its lines, of 4,645 samples
     assert found["problems"] == found["chosenProblems"] == []
+
+
+def test_where_samples_weigh_differently_a_stretch_has_what_the_report_has(seen: Any) -> None:
+    for text in ("0s-5s", "2.5s-7.5s", "5s-10s"):
+        shown = shown_rows(seen["adapted"][text])
+        for name, (own, _, total, samples) in expected_rows(of_time(adapted(), text), 0).items():
+            assert shown[name][0] == pytest.approx(own, abs=0.051), (text, name)
+            assert shown[name][2:] == (pytest.approx(total, abs=0.051), samples), (text, name)
+    assert re.fullmatch(r"Over time: at most 600\.0\sM a second, from 5\.000 s to 5\.500 s", seen["adapted"]["spark"])
 
 
 def test_a_function_has_a_line_of_when_it_ran(seen: Any) -> None:

@@ -145,22 +145,24 @@ class Model {
     return result;
   }
 
-  // The mean weight of a sample of an event in each node that has any; kept of the last event that was asked for.
+  // What a sample of an event weighs in each node that has any, but for its bin's scale; kept of the last event that was
+  // asked for.
   weightsOf(event) {
     const { columns } = this;
     if (this.weightsKept?.event === event) return this.weightsKept.weights;
     const weights = new Float64Array(this.nodes);
     for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
       node += columns.nodeStep[i];
-      weights[node] = columns.nodeWeight[i] * this.events[event].weightOfSample;
+      weights[node] = columns.timeWeight[i] * this.events[event].weightOfSample;
     }
     this.weightsKept = { event, weights };
     return weights;
   }
 
-  // Whether an event's samples weigh differently, so that of a part of the time only their number is exact.
+  // Whether an event's samples weigh differently, so that of a part of the time only their number and its sum are exact.
   isScaled(event) {
     const { nodeStart, nodeWeight } = this.columns;
+    if (this.times?.isScaled(event)) return true;
     for (let i = nodeStart[event]; i < nodeStart[event + 1]; i++) if (Math.abs(nodeWeight[i] - 1) > 1e-3) return true;
     return false;
   }
@@ -170,7 +172,7 @@ class Model {
     const { columns, times } = this;
     if (times?.span) {
       const weights = this.weightsOf(event);
-      times.visit(event, times.span, (place, count) => visit(times.node[place], count, count * weights[times.node[place]]));
+      times.visit(event, times.span, (place, count, scaled) => visit(times.node[place], count, scaled * weights[times.node[place]]));
       return;
     }
     for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
@@ -333,7 +335,7 @@ class Model {
     };
     if (times?.span) {
       const weights = this.weightsOf(event);
-      times.visit(event, times.span, (place, count) => add(place, count * weights[this.placeNode[place]]));
+      times.visit(event, times.span, (place, _, scaled) => add(place, scaled * weights[this.placeNode[place]]));
     } else {
       const { wakerPlaceStart, wakerPlaceStep, wakerPlaceCount, wakerPlaceWeight } = columns;
       for (let i = wakerPlaceStart[event], place = 0; i < wakerPlaceStart[event + 1]; i++) {
@@ -370,12 +372,12 @@ class Model {
     if (times?.span) {
       const weights = this.weightsOf(event);
       const rows = new Map();
-      times.visit(event, times.span, (place, samples) => {
+      times.visit(event, times.span, (place, samples, scaled) => {
         const row = columns.placeLine[place];
         if (columns.lineFunction[row] !== f) return;
         if (!rows.has(row)) rows.set(row, { ...this.placeOfLine(row), weight: 0, samples: 0 });
         rows.get(row).samples += samples;
-        rows.get(row).weight += samples * weights[times.node[place]];
+        rows.get(row).weight += scaled * weights[times.node[place]];
       });
       return [...rows.values()].sort((a, b) => b.weight - a.weight);
     }

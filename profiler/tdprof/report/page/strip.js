@@ -159,7 +159,7 @@ class Strip {
     });
     const notes = [
       ...this.notesOnMetrics(),
-      model.isScaled(model.event) ? "Samples are counted; amounts are scaled: samples times the mean weight of their stack." : "",
+      model.isScaled(model.event) ? "Samples are counted, and an interval's amount is exact; what a stack has of it is scaled by what its samples weigh on average." : "",
     ];
     byId("time-note").textContent = span ? notes.filter(Boolean).join(" ") : "";
     if (this.drawn !== model.event) this.draw();

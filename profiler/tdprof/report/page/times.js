@@ -20,17 +20,24 @@ class Times {
     return this.events.includes(event);
   }
 
-  // Calls visit(place, count, bin) for all that an event has in some bins.
+  // Calls visit(place, count, scaled, bin) for all that an event has in some bins; scaled are as many of their
+  // node's usual weight.
   visit(event, { first, last }, visit) {
-    const { timeStart, timeStep, timeCount } = this.model.columns;
+    const { timeStart, timeStep, timeCount, timeScale } = this.model.columns;
     const row = this.events.indexOf(event) * this.bins;
     for (let bin = first; bin < last && row >= 0; bin++) {
       const to = timeStart[row + bin + 1];
       for (let i = timeStart[row + bin], place = 0; i < to; i++) {
         place += timeStep[i];
-        visit(place, timeCount[i], bin);
+        visit(place, timeCount[i], timeCount[i] * timeScale[row + bin], bin);
       }
     }
+  }
+
+  // Whether its samples weigh more in some bins than in others.
+  isScaled(event) {
+    const row = this.events.indexOf(event) * this.bins;
+    return this.has(event) && this.model.columns.timeScale.subarray(row, row + this.bins).some((each) => Math.abs(each - 1) > 1e-3);
   }
 
   // What an event has a second in each bin.
@@ -49,9 +56,9 @@ class Times {
   rateWhere(event, isCounted) {
     const rate = new Float64Array(this.bins);
     const weightOf = this.model.weightsOf(event);
-    this.visit(event, { first: 0, last: this.bins }, (place, count, bin) => {
+    this.visit(event, { first: 0, last: this.bins }, (place, _, scaled, bin) => {
       const node = this.node[place];
-      if (!isCounted || isCounted[node]) rate[bin] += count * weightOf[node];
+      if (!isCounted || isCounted[node]) rate[bin] += scaled * weightOf[node];
     });
     for (let bin = 0; bin < this.bins; bin++) rate[bin] /= Math.max(this.end[bin] - this.begin[bin], 1e-9);
     return rate;

@@ -6,16 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import F64, I64
 from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names, number_values
 from tdprof.profile.groups import group_samples
 from tdprof.profile.intervals import Intervals
+from tdprof.report.page.packing import Columns, Header, shortened
 from tdprof.values import dataclass
 
 MOST_BINS = 600
+_MOST_TURNS, _CLOSE = 30, 1e-4  # of a fit
+_BITS = 13  # of a factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,13 @@ def phases_header(profile: Profile, event: int) -> list[dict[str, Any]]:
 
 def time_columns(
     profile: Profile, places: SampledPlaces, bins: Intervals, events: Sequence[int]
-) -> tuple[dict[str, Any], dict[str, NDArray[np.integer]]]:
+) -> tuple[Header, Columns]:
     """Header and columns of some events' samples by event, bin and place; entries without any are left out.
 
     ``timeStart`` is where the entries of each bin of each event begin, with their end behind; ``timeStep`` the place
-    less that of the entry before in the bin; ``timeCount`` the samples.
+    less that of the entry before in the bin; ``timeCount`` the samples. One of these weighs the event's mean times
+    ``timeWeight``, of each event's nodes that have any, and ``timeScale``, of each bin of each of the events; both are
+    1 where the period is fixed.
     """
     samples, n = profile.samples, len(bins.end)
     many = max(1, len(places.node))
@@ -93,6 +98,7 @@ def time_columns(
     step = np.diff(place, prepend=0)
     begins = start[:-1][start[:-1] < len(place)]
     step[begins] = place[begins]
+    weight, scale = _weights(profile, places.node[places.of_sample], bins)
     header = {
         "begin": _seconds(bins.begin),
         "end": _seconds(bins.end),
@@ -104,7 +110,33 @@ def time_columns(
         "timeStart": start,
         "timeStep": step,
         "timeCount": count,
+        "timeWeight": shortened(weight, _BITS),
+        "timeScale": shortened(scale.reshape(-1, n)[list(events)].reshape(-1), _BITS),
     }
+
+
+def _weights(profile: Profile, node: I64, bins: Intervals) -> tuple[F64, F64]:
+    """Factors of each event's nodes that have samples, and of its bins: times the event's mean what a sample weighs.
+
+    Added up by bin these are the samples' weights, and by node nearly so: proportions are fitted in turns, as where a
+    period follows the time (a rate that is asked for, a clock that slows down) whatever runs.
+    """
+    samples, n, nodes = profile.samples, len(bins.end), int(node.max(initial=0)) + 1
+    event = samples.event.astype(np.int64)
+    keys, group = number_values((event * nodes + node).astype(np.uint64))
+    cell, cells = event * n + bins.number, len(profile.events) * n
+    weight, count = samples.weight.astype(np.float64), samples.count.astype(np.float64)
+    of_node, of_bin = np.bincount(group, weight, len(keys)), np.bincount(cell, weight, cells)
+    by_node, by_bin = np.zeros(len(keys)), np.ones(cells)
+    for _ in range(_MOST_TURNS):
+        before, usual = by_bin, np.bincount(group, count * by_bin[cell], len(keys))
+        by_node = np.divide(of_node, usual, out=np.zeros(len(keys)), where=usual > 0)
+        usual = np.bincount(cell, count * by_node[group], cells)
+        by_bin = np.divide(of_bin, usual, out=np.ones(cells), where=usual > 0)
+        if np.allclose(by_bin, before, rtol=_CLOSE, atol=0):
+            break
+    mean = profile.total_weight() / np.maximum(profile.total_samples(), 1)
+    return by_node / np.where(mean > 0, mean, 1)[keys.astype(np.int64) // nodes], by_bin
 
 
 def _seconds(ns: I64) -> list[float]:

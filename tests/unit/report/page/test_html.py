@@ -172,6 +172,28 @@ def sums_over_time(header: Any, columns: dict[str, np.ndarray[Any, Any]]) -> dic
 
 
 @given(profiles())
+def test_bins_of_time_have_the_weight_of_their_samples(profile: Profile) -> None:
+    header, columns = unpack(page_document(Page(profile)))
+    if "time" not in header:
+        return
+    bins, start = len(header["time"]["begin"]), columns["timeStart"].astype(np.int64)
+    of_node = np.zeros((len(header["events"]), int(columns["placeNodeStep"].astype(np.int64).sum()) + 1))
+    for event, own in enumerate(header["events"]):
+        rows = slice(*columns["nodeStart"][event : event + 2].astype(np.int64))
+        node = np.cumsum(columns["nodeStep"][rows].astype(np.int64))
+        of_node[event, node] = columns["timeWeight"][rows] * own["weightOfSample"]
+    node, shown = np.cumsum(columns["placeNodeStep"].astype(np.int64)), []
+    for row, scale in enumerate(columns["timeScale"].tolist()):
+        part = slice(start[row], start[row + 1])
+        place = np.cumsum(columns["timeStep"][part].astype(np.int64))
+        shown.append(scale * (columns["timeCount"][part] * of_node[row // bins, node[place]]).sum())
+    found = time_bins(profile, MOST_BINS)
+    cell = profile.samples.event.astype(np.int64) * bins + found.number
+    weight = np.bincount(cell, profile.samples.weight.astype(np.float64), len(shown))
+    assert shown == pytest.approx(weight, rel=1e-3)
+
+
+@given(profiles())
 def test_bins_of_time_have_every_sample_once(profile: Profile) -> None:
     header, columns = unpack(page_document(Page(profile)))
     if "time" not in header:
