@@ -19,6 +19,9 @@ from tdprof.recorder.targets import Rate, tasks_of
 from tdprof.recorder.workload import Workload
 from tdprof.values import dataclass
 
+# Slots come up to ten times as often as cycles, and these more often than the three billion a second of a first guess.
+_MOST_FOR_A_GUESSED_ONE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -64,7 +67,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
     """
     with contextlib.ExitStack() as stack:
-        begun = _begin(_within_rate_limit(options), output, stack)
+        begun = _begin(within_rate_limit(options, read_setting(MAX_SAMPLE_RATE)), output, stack)
         # Only now: it takes Python about as long as the kernel takes to verify the programs.
         from tdprof.recorder.recording import carry_out
 
@@ -131,13 +134,21 @@ def _interrupted_by(signals: StopSignals) -> Iterator[None]:
         raise TdprofError("interrupted before recording began", status=128 + signals.received) from error
 
 
-def _within_rate_limit(options: RecordOptions) -> RecordOptions:
-    """The options with a frequency that the kernel admits: where interrupts take too long, it lowers its limit."""
-    limit, wanted = read_setting(MAX_SAMPLE_RATE), options.rate.frequency_hz
-    if limit is None or limit < 1 or wanted <= limit:
+def within_rate_limit(options: RecordOptions, setting: int | None) -> RecordOptions:
+    """The options with a frequency that the kernel admits: where interrupts take too long, it lowers its limit.
+
+    Topdown's periods are fixed: an event that comes more often than they were made for would be paused in each of the
+    kernel's ticks, would count nothing then, and of those that follow tasks nothing would tell it.
+    """
+    wanted = options.rate.frequency_hz
+    if setting is None or setting < 1:
+        return options
+    room = _MOST_FOR_A_GUESSED_ONE if options.topdown else 1
+    limit = max(setting // room, 1)
+    if wanted <= limit:
         return options
     note = (
         f"sampled {limit} times a second, not {wanted}: that is all the kernel admits now "
-        f"(sudo sysctl kernel.perf_event_max_sample_rate={wanted})"
+        f"(sudo sysctl kernel.perf_event_max_sample_rate={wanted * room})"
     )
     return replace(options, rate=Rate(frequency_hz=limit), notes=[*options.notes, note])
