@@ -7,8 +7,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-# Arrow's own files on other machines, each a library of its own; it goes on without those that it was built without.
-_kept_out = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
+_kept_out: set[str] = set()
 
 
 class _NoDescription(dict[str, list[object]]):

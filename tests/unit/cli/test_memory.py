@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -55,22 +54,6 @@ def test_what_nothing_here_uses_is_not_loaded_and_arrow_computes_all_the_same() 
         "[0, 2, 1]",
         "ScalarAggregateOptions(skip_nulls=false, min_count=1) 3",
     ]
-
-
-def test_file_systems_of_other_machines_are_not_loaded_and_tables_are_written_all_the_same(tmp_path: Path) -> None:
-    """They were a fiftieth of a start."""
-    code = (
-        "import sys, tdprof.cli.loading, pyarrow, pyarrow.parquet as pq\n"
-        "table = pyarrow.table({'number': [1, 2]})\n"
-        "with open(sys.argv[1], 'wb') as file, pq.ParquetWriter(file, table.schema) as writer:\n"
-        "    writer.write_table(table)\n"
-        "with open(sys.argv[1], 'rb') as file:\n"
-        "    print(pq.ParquetFile(file).read()['number'].to_pylist(), pq.read_table(sys.argv[1]).num_rows)\n"
-        "print(sorted(name for name in sys.modules if name.startswith('pyarrow._') and name.endswith('fs')))\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "table.parquet")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[1, 2] 2", "['pyarrow._fs']"]
 
 
 def test_numpy_computes_without_its_types_and_texts() -> None:
