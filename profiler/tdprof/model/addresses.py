@@ -61,7 +61,7 @@ class Unknown(IntEnum):
     KNOWN = 0
     NO_MAPPING = 1  # no mapping of the process covers the address
     NO_FILE = 2  # the mapped file cannot be found or read
-    WRONG_BUILD_ID = 3  # the file was replaced since the recording
+    WRONG_BUILD_ID = 3  # another file has the path: it was replaced, or the process had another root
     STRIPPED = 4  # the file has no symbols and no debug data was found
     NO_SYMBOL = 5  # the file has symbols, none covers the address
     DAMAGED = 6  # the file's symbol data cannot be read

@@ -38,7 +38,7 @@ REASONS = {
     None: "no call stack",
     Unknown.NO_MAPPING: "no known mapping covers the address",
     Unknown.NO_FILE: "the mapped file cannot be read here (--symfs DIR, or tdprof archive where it was recorded)",
-    Unknown.WRONG_BUILD_ID: "the file was replaced since the recording (--symfs DIR with the recorded one)",
+    Unknown.WRONG_BUILD_ID: "another file than the recorded one has the path (--symfs DIR with the recorded one)",
     Unknown.STRIPPED: "the file has no symbols (install its -dbgsym or -debuginfo package, or set DEBUGINFOD_URLS)",
     Unknown.NO_SYMBOL: "no symbol of the file covers the address",
     Unknown.DAMAGED: "the file's symbol data is damaged (install the file again)",

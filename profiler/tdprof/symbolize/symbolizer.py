@@ -264,8 +264,9 @@ class Symbolizer:
                 return ElfSymbols(elf, path, self._debug_dirs, self._cache)
             reason = Unknown.WRONG_BUILD_ID
             detail = (
-                f"was replaced since the recording (build-id {file.build_id or 'of a deleted file'}, now "
-                f"{elf.build_id or 'none'}); --symfs names a folder with the recorded one"
+                f"is another file than the recorded one (build-id {file.build_id or 'of a deleted file'}, here "
+                f"{elf.build_id or 'none'}): replaced since, or its process had another root; "
+                "--symfs names a folder with the recorded one"
             )
         fetched = self._debuginfod.find(file.build_id, "executable") if self._debuginfod else None
         if fetched:
