@@ -12,7 +12,7 @@ import pytest
 from builders import costly_spools, waiting
 from builders.opened import profile_of
 from tdprof.capture.manifest import Manifest, State, read_manifest
-from tdprof.cli import finishing_process, record_end
+from tdprof.cli import finishing_process
 from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.record_end import RecordEnd
 from tdprof.linux.own_folder import OwnFolder
@@ -201,7 +201,7 @@ class Failing(FinishingProcess):
 def test_the_recorder_makes_the_tables_where_no_process_does(
     capture: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FinishingProcess]
 ) -> None:
-    monkeypatch.setattr(record_end, "FinishingProcess", kind)
+    monkeypatch.setattr(finishing_process, "FinishingProcess", kind)
     with OwnFolder.open(capture) as folder, HeldPrograms() as held, RecordEnd(quiet=True, stays_small=False) as end:
         end.prepare()
         assert end.finish(folder, held).state is State.COMPLETE
