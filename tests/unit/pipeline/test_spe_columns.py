@@ -116,7 +116,7 @@ def test_without_spe_or_samples_nothing_changes(capture: Path, tmp_path: Path) -
 def test_the_catalog_is_that_of_most_cpus() -> None:
     v1, n1 = "0x410fd400", "0x410fd0c0"
     assert catalog_of(replace(HOST, midr_el1={"0": n1, "1": v1, "2": v1})).name == "neoverse-v1"
-    for registers in ({}, {"0": "nonsense"}, {"0": "0xc00fac40"}):
+    for registers in ({}, {"0": "nonsense"}, {"0": "0xc00fac50"}):
         assert catalog_of(replace(HOST, midr_el1=registers)).name == "armv8-pmuv3"
 
 
