@@ -30,6 +30,7 @@ _DISPATCHER = "Signal Dispatch"  # the thread that is told of SIGQUIT, as long a
 _REQUEST = b"1\0jcmd\0Compiler.perfmap\0\0\0"
 _MOST_ANSWER_BYTES = 1 << 16
 _LOOK_AGAIN_S = 0.02
+_HAS_ENDED = "the process has ended"
 # What a JVM that answers SIGQUIT with something else than a socket has among its arguments or in its environment.
 _REFUSES = re.compile(rb"-XX:\+DisableAttachMechanism")
 _MOST_ARGUMENT_BYTES = 1 << 20
@@ -50,14 +51,15 @@ def perf_map(pid: int, patience_s: float) -> Iterator[None]:
     Raises:
         NotReadyError: it does not catch SIGQUIT yet, or it never will (``-Xrs``).
         NotAskedError: it cannot be asked, or has answered that it did not.
-        OSError: it has ended, or we have not the right to ask it.
+        ProcessLookupError: it has ended.
+        OSError: we have not the right to ask it.
     """
     deadline = time.monotonic() + patience_s
     handle = os.pidfd_open(pid)
     try:
         with HeldProcess(pid) as process:
             if is_readable(handle):  # then the process held may be another one
-                raise ProcessLookupError(errno.ESRCH, "the process has ended")
+                raise ProcessLookupError(errno.ESRCH, _HAS_ENDED)
             with _alone(process, deadline):
                 was_there = _has(process, f"perf-{process.inner_pid}.map")
                 try:
@@ -67,6 +69,10 @@ def perf_map(pid: int, patience_s: float) -> Iterator[None]:
                 finally:  # one that ends while it is asked may have written it and not said so
                     if not was_there:  # in a year it would name another process's code
                         _remove(process, f"perf-{process.inner_pid}.map")
+    except (FileNotFoundError, PermissionError, ConnectionError) as error:  # as of one that has just ended
+        if is_readable(handle):
+            raise ProcessLookupError(errno.ESRCH, _HAS_ENDED) from error
+        raise
     finally:
         os.close(handle)
 
@@ -183,7 +189,7 @@ def _heard(process: HeldProcess, handle: int, deadline: float) -> socket.socket 
         if connection := _listening(process):
             return connection
         if is_readable(handle, _LOOK_AGAIN_S):
-            raise ProcessLookupError(errno.ESRCH, "the process has ended")
+            raise ProcessLookupError(errno.ESRCH, _HAS_ENDED)
     return None
 
 

@@ -258,6 +258,17 @@ def test_names_of_code_that_was_freed_are_kept(tmp_path: Path) -> None:
         assert more == [f"void Only.now{number}()" for number in range(1, len(more) + 1)] != []
 
 
+def test_of_one_that_ends_while_it_is_held_it_is_not_said_that_its_user_may() -> None:
+    """It is still there for who started it, without what /proc has of others."""
+    process = subprocess.Popen(["true"])
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessLookupError, match="the process has ended"), perf_map(process.pid, 120):
+            pass
+    finally:
+        process.wait()
+
+
 def test_of_one_that_has_ended_it_is_said(tmp_path: Path) -> None:
     process = subprocess.Popen(["true"])
     process.wait()
