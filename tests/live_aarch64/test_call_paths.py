@@ -1,5 +1,6 @@
 """Programs whose call paths are known: the samples' are the true ones, leaf functions' callers among them."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,17 @@ def test_who_throws_has_no_wrong_caller(flags: tuple[str, ...], tmp_path: Path) 
     total, wrong, incomplete = judge_thrown(read_folded(run_tdprof("export", "--to", "folded", capture).stdout))
     assert total - incomplete > 500 * PERIOD, (incomplete, total)  # how many are of the start is up to the emulator
     assert wrong <= 0.003 * total, (wrong, total)
+
+
+@pytest.mark.needs_bpf
+def test_what_stands_before_a_coroutine_is_not_its_caller(tmp_path: Path) -> None:
+    binary = tmp_path / "coroutine"
+    subprocess.run(["gcc", "-O1", "-o", binary, Path(__file__).with_name("coroutine.c")], check=True)
+    capture = tmp_path / "capture"
+    run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", capture, "--", binary)
+    stacks = [*read_folded(run_tdprof("export", "--to", "folded", capture).stdout)]
+    total = sum(weight for frames, weight in stacks if "coroutine" in frames)
+    assert total > 1000 * PERIOD
+    # Copies of the start are walked without their code.
+    wrong = sum(weight for frames, weight in stacks if "not_its_caller" in frames)
+    assert wrong < 0.2 * total, (wrong, total)
