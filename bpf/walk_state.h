@@ -11,7 +11,7 @@
 /* Of one program; then it calls itself. The kernel lets it do so 33 times. */
 #define FRAMES_PER_PROGRAM 9
 /* The same of what walks until the kernel has verified that. */
-#define FIRST_FRAMES_PER_PROGRAM 1
+#define FIRST_FRAMES_PER_PROGRAM 2
 /* The same of Python's. */
 #define PYTHON_FRAMES_PER_PROGRAM 96
 /* And those of its threads that are looked at for the sample's. */

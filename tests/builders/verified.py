@@ -22,7 +22,7 @@ _KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
-    "walk_first": 15_000 if (6, 12) <= _KERNEL < (7, 0) else 30_000,
+    "walk_first": 30_000 if (6, 12) <= _KERNEL < (7, 0) else 70_000,
     "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
     "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 145_000,
