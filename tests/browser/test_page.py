@@ -509,8 +509,8 @@ def test_a_dragged_stretch_of_time_is_what_the_report_has_of_it(seen: Any) -> No
 def test_where_samples_weigh_differently_a_stretch_has_what_the_report_has(seen: Any) -> None:
     for text in ("0s-5s", "2.5s-7.5s", "5s-10s"):
         shown = shown_rows(seen["adapted"][text])
-        for name, (own, _, total, samples) in expected_rows(of_time(adapted(), text), 0).items():
-            assert shown[name][0] == pytest.approx(own, abs=0.051), (text, name)
+        for name, (own, half, total, samples) in expected_rows(of_time(adapted(), text), 0).items():
+            assert shown[name][:2] == (pytest.approx(own, abs=0.051), pytest.approx(half, abs=0.051)), (text, name)
             assert shown[name][2:] == (pytest.approx(total, abs=0.051), samples), (text, name)
     assert re.fullmatch(r"Over time: at most 600\.0\sM a second, from 5\.000 s to 5\.500 s", seen["adapted"]["spark"])
 

@@ -196,6 +196,8 @@ class Model {
   setEvent(event) {
     this.event = event;
     this.unit = this.events[event]?.unit;
+    this.effectiveSamples = this.events[event]?.effectiveSamples ?? 0; // 0, too, where hosts are the samples
+    if (this.times?.span && this.effectiveSamples) this.effectiveSamples = this.times.effectiveSamples(event, this.times.span);
     this.self = new Float64Array(this.nodes);
     this.samples = new Float64Array(this.nodes);
     if (this.events.length) {
@@ -234,8 +236,7 @@ class Model {
 
   // Half of Wilson's 95 % interval of a share of the event's samples; as the report's.
   halfWidth(share) {
-    const { samples, effectiveSamples } = this.events[this.event];
-    const n = samples ? (effectiveSamples * this.totalSamples[0]) / samples : 0;
+    const n = this.effectiveSamples;
     if (!n || Number.isNaN(share)) return NaN;
     const z = this.header.quantile95;
     const spread = Math.sqrt((share * (1 - share)) / n + (z / (2 * n)) ** 2);

@@ -40,6 +40,28 @@ class Times {
     return this.has(event) && this.model.columns.timeScale.subarray(row, row + this.bins).some((each) => Math.abs(each - 1) > 1e-3);
   }
 
+  // Kish's effective number of an event's samples in some bins, as of the whole in the header's events.
+  effectiveSamples(event, { first, last }) {
+    const { timeStart, timeCount, timeEffective } = this.model.columns;
+    const row = this.events.indexOf(event) * this.bins;
+    const rate = this.rate(event);
+    let weight = 0;
+    let squares = 0;
+    for (let bin = first; bin < last && row >= 0; bin++) {
+      let samples = 0;
+      for (let i = timeStart[row + bin]; i < timeStart[row + bin + 1]; i++) samples += timeCount[i];
+      if (!samples) continue;
+      const own = rate[bin] * this.seconds(bin);
+      weight += own;
+      squares += own ** 2 / (samples * timeEffective[row + bin]);
+    }
+    return squares ? weight ** 2 / squares : 0;
+  }
+
+  seconds(bin) {
+    return Math.max(this.end[bin] - this.begin[bin], 1e-9);
+  }
+
   // What an event has a second in each bin.
   rate(event) {
     if (!this.rates.has(event)) this.rates.set(event, this.rateWhere(event, null));
@@ -60,7 +82,7 @@ class Times {
       const node = this.node[place];
       if (!isCounted || isCounted[node]) rate[bin] += scaled * weightOf[node];
     });
-    for (let bin = 0; bin < this.bins; bin++) rate[bin] /= Math.max(this.end[bin] - this.begin[bin], 1e-9);
+    for (let bin = 0; bin < this.bins; bin++) rate[bin] /= this.seconds(bin);
     return rate;
   }
 

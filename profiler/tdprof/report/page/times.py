@@ -78,7 +78,7 @@ def time_columns(
     ``timeStart`` is where the entries of each bin of each event begin, with their end behind; ``timeStep`` the place
     less that of the entry before in the bin; ``timeCount`` the samples. One of these weighs the event's mean times
     ``timeWeight``, of each event's nodes that have any, and ``timeScale``, of each bin of each of the events; both are
-    1 where the period is fixed.
+    1 where the period is fixed, and so is ``timeEffective``, of each bin: its effective number of samples, for each.
     """
     samples, n = profile.samples, len(bins.end)
     many = max(1, len(places.node))
@@ -112,6 +112,7 @@ def time_columns(
         "timeCount": count,
         "timeWeight": shortened(weight, _BITS),
         "timeScale": shortened(scale.reshape(-1, n)[list(events)].reshape(-1), _BITS),
+        "timeEffective": shortened(_effective_parts(profile, bins)[list(events)].reshape(-1), _BITS),
     }
 
 
@@ -137,6 +138,16 @@ def _weights(profile: Profile, node: I64, bins: Intervals) -> tuple[F64, F64]:
             break
     mean = profile.total_weight() / np.maximum(profile.total_samples(), 1)
     return by_node / np.where(mean > 0, mean, 1)[keys.astype(np.int64) // nodes], by_bin
+
+
+def _effective_parts(profile: Profile, bins: Intervals) -> F64:
+    """float64[events, bins]: Kish's effective number of the samples, for each of them; 1 where there are none."""
+    samples, shape = profile.samples, (len(profile.events), len(bins.end))
+    cell = samples.event.astype(np.int64) * shape[1] + bins.number
+    weight, count = samples.weight.astype(np.float64), samples.count.astype(np.float64)
+    sums = [np.bincount(cell, each, shape[0] * shape[1]) for each in (weight, count, weight**2 / count)]
+    parts: F64 = np.divide(sums[0] ** 2, sums[1] * sums[2], out=np.ones_like(sums[0]), where=sums[2] > 0)
+    return parts.reshape(shape)
 
 
 def _seconds(ns: I64) -> list[float]:

@@ -25,7 +25,7 @@ from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import compare
 from tdprof.profile.frames import function_names
-from tdprof.profile.hotspots import find_hotspots
+from tdprof.profile.hotspots import effective_number, find_hotspots
 from tdprof.profile.intervals import time_bins
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.data import Page, page_document
@@ -191,6 +191,24 @@ def test_bins_of_time_have_the_weight_of_their_samples(profile: Profile) -> None
     cell = profile.samples.event.astype(np.int64) * bins + found.number
     weight = np.bincount(cell, profile.samples.weight.astype(np.float64), len(shown))
     assert shown == pytest.approx(weight, rel=1e-3)
+
+
+@given(profiles())
+def test_bins_of_time_have_the_effective_number_of_their_samples(profile: Profile) -> None:
+    header, columns = unpack(page_document(Page(profile)))
+    if "time" not in header:
+        return
+    samples, found = profile.samples, time_bins(profile, MOST_BINS)
+    parts = columns["timeEffective"].reshape(len(header["events"]), -1)
+    for (event, number), part in np.ndenumerate(parts):
+        chosen = (samples.event == event) & (found.number == number)
+        count = int(samples.count[chosen].sum())
+        want = (
+            effective_number(samples.weight[chosen], samples.count[chosen]) / count
+            if samples.weight[chosen].any()
+            else 1
+        )
+        assert part == pytest.approx(want, rel=1e-3)
 
 
 @given(profiles())
