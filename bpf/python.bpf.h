@@ -166,7 +166,7 @@ static __always_inline void send_program(struct python_runtime *runtime, struct 
 	stack->is_cut = 0;
 	stack->frame[0].code = runtime->first_interpreter;
 	stack->frame[0].instruction = runtime->program;
-	stack->frame[0].is_entry = 0;
+	stack->frame[0].call = 0;
 	if (!python_stacks.ringbuf_output(stack, sizeof(*stack) - sizeof(stack->frame) + sizeof(stack->frame[0]),
 	                                  BPF_RB_NO_WAKEUP))
 		runtime->told = PYTHON_SENT;

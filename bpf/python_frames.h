@@ -53,9 +53,10 @@ struct python_runtime {
 	__u16 frame_code;   /* of a frame, each of these below PYTHON_FRAME_BYTES */
 	__u16 frame_previous;
 	__u16 frame_instruction;
-	__u16 frame_entry; /* a byte */
-	__u16 code_names;  /* pointers to file name, name, from 3.11 on qualified name, and line table */
-	__u16 code_line;   /* first line, 32 bits, less than PYTHON_LINE_DISTANCE before the names */
+	__u8 frame_entry; /* a byte */
+	__u8 frame_top;   /* 32 bits: of its own stack, 0 or -1 while it runs; from 3.12 on any, not used */
+	__u16 code_names; /* pointers to file name, name, from 3.11 on qualified name, and line table */
+	__u16 code_line;  /* first line, 32 bits, less than PYTHON_LINE_DISTANCE before the names */
 	__u16 code_instructions;
 	__u8 entry;       /* enum python_entry */
 	__u8 instruction; /* enum python_instruction */
@@ -91,11 +92,15 @@ struct exec_places {
 #define MOST_PYTHON_FRAMES   192
 #define PYTHON_SLOTS         256 /* room, so that any index is one */
 
+/* Bits: C code called it; its own stack has a top, as where it waits for another that it called. */
+#define PYTHON_CALL_ENTRY 1
+#define PYTHON_CALL_WAITS 2
+
 struct python_frame {
 	__u64 code;        /* identity of the code object, of this process and of what it held when it was met */
 	__u32 instruction; /* bytes from the beginning of its code on, as far as they fit; up to 3.10 as CPython counts
 	                    */
-	__u32 is_entry;    /* C code called it */
+	__u32 call;        /* PYTHON_CALL_… */
 };
 
 /* The Python frames of a stack on their way to user space, leaf first. */

@@ -183,7 +183,7 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 	if (runtime->entry == PYTHON_ENTRY_OWNER && entry >= PYTHON_OWNER_C) {
 		/* No code of its own: the frame before it is where C code came in. */
 		if (python->count && python->count <= MOST_PYTHON_FRAMES)
-			stack->frame[last].is_entry = 1;
+			stack->frame[last].call = PYTHON_CALL_ENTRY;
 		return previous;
 	}
 	if (walk_read_user(python->code, PYTHON_CODE_BYTES,
@@ -196,13 +196,17 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 	if (runtime->instruction == PYTHON_INSTRUCTION_ADDRESS)
 		instruction -= code + runtime->code_instructions;
 	__u64 identity = code_identity(runtime, python, code);
-	__u32 is_entry = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
+	__u32 call = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
+	__u32 above = 1 + (__u32)(python_word(python, runtime->frame_top) >> (runtime->frame_top & 7) * 8);
+
+	/* A top of 0 or -1 is none. By the sign: branches are much work for the verifier. */
+	call |= (1 - (__u64)above) >> 62 & PYTHON_CALL_WAITS;
 
 	stack->frame[count].code = identity;
 	stack->frame[count].instruction = instruction;
-	stack->frame[count].is_entry = is_entry;
+	stack->frame[count].call = call;
 	/* `identity` is mixed as it is. */
-	python->hash = mix(python->hash, identity + (instruction << 1 | is_entry));
+	python->hash = mix(python->hash, identity + (instruction << 2 | call));
 	python->count = count + 1;
 	note_code(runtime, python, sent, identity);
 	return previous;

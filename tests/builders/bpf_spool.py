@@ -43,7 +43,7 @@ def stack_copy(
 
 
 def python_stack(stack: int, pid: int, frames: Sequence[tuple[int, int, int]], *, is_cut: bool = False) -> bytes:
-    """Python frames of a stack, leaf first: (code object, instruction, whether C code called it)."""
+    """Python frames of a stack, leaf first: (code object, instruction, 1: C code called it, 2: its stack has a top)."""
     body = struct.pack("<QIHH", stack, pid, len(frames), is_cut)
     return in_ring(body + b"".join(struct.pack("<QII", *frame) for frame in frames), 0)
 

@@ -49,19 +49,19 @@ class UnknownLayoutError(Exception):
 _BY_VERSION = {
     (3, 9): (
         32,
-        (0, 8, 8, 176, NONE, 24, NONE, 32, 24, 104, 0, 104, 40, 0, PythonEntry.ALWAYS, PythonInstruction.INDEX, 0),
+        (0, 8, 8, 176, NONE, 24, NONE, 32, 24, 104, 0, 72, 104, 40, 0, PythonEntry.ALWAYS, PythonInstruction.INDEX, 0),
     ),
     (3, 10): (
         32,
-        (0, 8, 8, 176, NONE, 24, NONE, 32, 24, 96, 0, 104, 40, 0, PythonEntry.ALWAYS, PythonInstruction.INDEX, 0),
+        (0, 8, 8, 176, NONE, 24, NONE, 32, 24, 96, 0, 80, 104, 40, 0, PythonEntry.ALWAYS, PythonInstruction.INDEX, 0),
     ),
     (3, 11): (
         40,
-        (0, 16, 8, 160, NONE, 56, 8, 32, 48, 56, 68, 112, 72, 184, PythonEntry.FLAG, PythonInstruction.ADDRESS, 1),
+        (0, 16, 8, 160, NONE, 56, 8, 32, 48, 56, 68, 64, 112, 72, 184, PythonEntry.FLAG, PythonInstruction.ADDRESS, 1),
     ),
     (3, 12): (
         40,
-        (0, 72, 8, 144, NONE, 56, 0, 0, 8, 56, 70, 112, 68, 192, PythonEntry.OWNER, PythonInstruction.ADDRESS, 1),
+        (0, 72, 8, 144, NONE, 56, 0, 0, 8, 56, 70, 0, 112, 68, 192, PythonEntry.OWNER, PythonInstruction.ADDRESS, 1),
     ),
 }
 
@@ -122,6 +122,7 @@ def _by_own_offsets(version: tuple[int, int], address: int, beginning: bytes) ->
         frame[1],
         frame[3],
         frame[5],
+        0,
         names[0],
         code[5],
         code[9],

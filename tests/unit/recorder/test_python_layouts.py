@@ -52,6 +52,7 @@ def test_before_3_13_the_version_says_it(minor: int) -> None:
     assert runtime.first_interpreter == 0x1000 + (40 if minor > 10 else 32)
     assert (runtime.pthread_id == NONE) == (minor > 10)
     assert runtime.has_qualified_names == (minor > 10)
+    assert (runtime.frame_top == 0) == (minor > 11)
 
 
 @pytest.mark.parametrize(

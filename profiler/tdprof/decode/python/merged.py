@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from tdprof.decode.bpf_aggregates import StackBatch
 from tdprof.decode.interpreted import place_addresses, place_mappings, place_symbols
 from tdprof.decode.python.lines import LineTable
-from tdprof.decode.python.records import MOST_SPANS, PROCESS_BITS, PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.decode.python.records import (
+    CALL_ENTRY,
+    CALL_WAITS,
+    MOST_SPANS,
+    PROCESS_BITS,
+    PythonStacks,
+    read_codes,
+    read_processes,
+    read_stacks,
+)
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON
 from tdprof.model.arrays import I64, U64
@@ -77,6 +86,8 @@ class PythonFrames:
         is_cut = (row >= 0) & self._stacks.is_cut[row]
         self.unordered += int((is_cut & ~python.is_there).sum())
         own, last = self._greenlets(native, row)
+        is_known = ~is_cut & ((last < _LAST) | (batch.walk["end"] == StackEnd.COMPLETE))
+        python = python.run_by(np.where(last < _LAST, own, native.loop_count), is_known)
         has_greenlet = (last < _LAST) & python.is_there & ~is_cut & (own >= python.runs)
         has_greenlet &= own <= python.runs + _LONGEST_GAP
         native = native._replace(loop_count=np.where(has_greenlet, own, native.loop_count))
@@ -120,13 +131,12 @@ class PythonFrames:
         before = np.cumsum(frame_count) - frame_count
         within = np.arange(len(owner)) - before[owner]
         frame = self._stacks.start[row[owner]] + within
-        entries = self._stacks.frames["is_entry"][frame].astype(np.int64)
-        run = np.cumsum(entries) - entries
-        run -= run[before[owner]] if len(run) else run
-        # The outermost ends a run even where nothing says so.
-        runs = np.zeros(len(row), np.int64)
-        np.maximum.at(runs, owner, run + 1)
-        return _Python(owner, within, frame, run, runs, frame_count > 0)
+        call = self._stacks.frames["call"][frame]
+        is_entry = (call & CALL_ENTRY) != 0
+        waits = is_entry & ((call & CALL_WAITS) != 0)
+        waits[1:] &= is_entry[:-1]
+        waits[within == 0] = False
+        return _Python(owner, within, frame, is_entry, waits, *_runs(owner, is_entry, len(row)), frame_count > 0)
 
     def _greenlets(self, native: "_Native", row: I64) -> tuple[I64, I64]:
         """(int64[stacks], int64[stacks]): how many loops of each stack are the running greenlet's, and its last frame.
@@ -251,6 +261,8 @@ class _Python(NamedTuple):
         owner: int64[n], the row of each one's stack.
         within: int64[n], its place among the Python frames of that.
         frame: int64[n], its row of `PythonStacks.frames`.
+        is_entry: bool[n], whether C code called it, as far as it says.
+        waits: bool[n], whether it may be a generator that `throw` reached another one through, which no loop runs.
         run: int64[n], which of the stack's runs it is in, from the leaf on: each is one evaluation loop's.
         runs: int64[stacks], how many each stack has.
         is_there: bool[stacks], whether it has any.
@@ -259,6 +271,8 @@ class _Python(NamedTuple):
     owner: I64
     within: I64
     frame: I64
+    is_entry: NDArray[np.bool_]
+    waits: NDArray[np.bool_]
     run: I64
     runs: I64
     is_there: NDArray[np.bool_]
@@ -267,8 +281,40 @@ class _Python(NamedTuple):
         """The frames of some of the stacks."""
         kept = stacks[self.owner]
         return self._replace(
-            owner=self.owner[kept], within=self.within[kept], frame=self.frame[kept], run=self.run[kept]
+            owner=self.owner[kept],
+            within=self.within[kept],
+            frame=self.frame[kept],
+            is_entry=self.is_entry[kept],
+            waits=self.waits[kept],
+            run=self.run[kept],
         )
+
+    def run_by(self, loops: I64, is_known: NDArray[np.bool_]) -> "_Python":
+        """Likewise, where loops lack for just those that may wait: these are of their callers' runs.
+
+        A function that is traced as it calls another looks as one that waits does; it has its loop.
+
+        Args:
+            loops: int64[stacks], how many each has.
+            is_known: bool[stacks], whether that is so of all of its frames.
+        """
+        lacking = is_known & (self.runs - loops == np.bincount(self.owner[self.waits], minlength=len(loops)))
+        waits = self.waits & lacking[self.owner]
+        if not waits.any():
+            return self
+        run, runs = _runs(self.owner, self.is_entry & ~waits, len(loops))
+        return self._replace(run=run, runs=runs)
+
+
+def _runs(owner: I64, ends: NDArray[np.bool_], stacks: int) -> tuple[I64, I64]:
+    """(int64[n], int64[stacks]): the run of each frame, and how many each stack has, by the frames that end one."""
+    run: I64 = np.cumsum(ends) - ends
+    is_leaf = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+    run -= run[is_leaf][np.cumsum(is_leaf) - 1]
+    # The outermost ends one even where nothing says so.
+    runs = np.zeros(stacks, np.int64)
+    np.maximum.at(runs, owner, run + 1)
+    return run, runs
 
 
 class _Frames(NamedTuple):

@@ -15,7 +15,8 @@ from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.model.arrays import I64, U64
 from tdprof.values import dataclass
 
-FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
+FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("call", "<u4")])
+CALL_ENTRY, CALL_WAITS = 1, 2  # PYTHON_CALL_ENTRY, PYTHON_CALL_WAITS
 _STACK = np.dtype([("stack", "<u8"), ("process", "<u4"), ("count", "<u2"), ("is_cut", "<u2")])
 CODE = np.dtype(
     [

@@ -36,7 +36,12 @@ class PythonRuntime(ctypes.Structure):
                 "frame_code",
                 "frame_previous",
                 "frame_instruction",
-                "frame_entry",
+            )
+        ],
+        *[(name, ctypes.c_uint8) for name in ("frame_entry", "frame_top")],
+        *[
+            (name, ctypes.c_uint16)
+            for name in (
                 "code_names",
                 "code_line",
                 "code_instructions",

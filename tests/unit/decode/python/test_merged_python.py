@@ -103,6 +103,39 @@ def test_what_fits_no_loop_is_left_native_and_counted(tmp_path: Path, loops: int
     assert any("without Python frames" in note for note in found.notes())
 
 
+def test_no_loop_runs_what_an_exception_is_thrown_through(tmp_path: Path) -> None:
+    """`throw` calls the innermost of generators that wait for each other, as if the others had."""
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 3), (12, 0, 1)])
+    thrown = [0x100, LOOP + 16, 0x200, 0x210, LOOP + 16, 0x300]
+    assert shown(found, native(thrown)) == [0x100, "leaf", 0x200, 0x210, "middle", "outer", 0x300]
+    assert shown(found, native([LOOP + 16, 0x200, LOOP + 16, GREENLET + 8, LOOP + 16])) == [
+        *("leaf", 0x200, "middle", "outer", GREENLET + 8)
+    ]
+    assert found.unplaced == 0
+
+
+def test_what_is_traced_as_it_calls_has_its_loop(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 3), (12, 0, 1)])
+    traced = [LOOP + 16, 0x200, LOOP + 16, 0x210, LOOP + 16]
+    assert shown(found, native(traced)) == ["leaf", 0x200, "middle", 0x210, "outer"]
+    assert found.unplaced == 0
+
+
+@pytest.mark.parametrize(
+    ("calls", "loops"),
+    [
+        pytest.param((1, 3, 3), 2, id="one of two"),
+        pytest.param((3, 1, 1), 2, id="the leaf calls nobody"),
+        pytest.param((0, 3, 1), 1, id="a loop called the leaf"),
+    ],
+)
+def test_which_one_no_loop_runs_is_not_guessed(tmp_path: Path, calls: tuple[int, ...], loops: int) -> None:
+    found = frames(tmp_path, [(10 + at, 0, call) for at, call in enumerate(calls)])
+    addresses = [LOOP + 16] * loops
+    assert shown(found, native(addresses)) == addresses
+    assert found.unplaced == 1
+
+
 @pytest.mark.parametrize("others", [1, 3])
 @pytest.mark.parametrize("end", [StackEnd.COMPLETE, StackEnd.NO_MAPPING])
 def test_a_greenlets_stack_is_whole_where_it_was_begun(tmp_path: Path, others: int, end: StackEnd) -> None:
