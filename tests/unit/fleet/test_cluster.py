@@ -123,6 +123,17 @@ def test_workers_that_are_killed_as_they_start_are_started_again(
     assert len(starts) > 10
 
 
+def test_a_worker_has_one_heap() -> None:
+    """Of a thread's own one most goes back after each capture, and is cleared by the kernel for the next."""
+    engine = DaskEngine(workers=1)
+    engine.open()
+    try:
+        engine.submit(fleet_work.heaps, ["any"], "")
+        assert [each.result for each in engine.as_completed()] == [b"1"]
+    finally:
+        engine.close()
+
+
 def test_dask_is_taken_for_many_captures_or_when_asked() -> None:
     for workers, captures, is_dask in ((None, 15, False), (2, 15, True), (1, 500, False)):
         assert isinstance(engine_for(LOCAL, workers, captures, insecure=False), DaskEngine) == is_dask
