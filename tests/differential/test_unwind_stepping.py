@@ -3,6 +3,7 @@
 import platform
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,19 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
+# Whose prologues and epilogues are among those of the others.
+ALIKE = ("gcc -O0", "gcc -O2", "gcc -O3, no frame pointers", "gcc -Os, frame pointers", "aarch64, clang -O0")
+
+
+def variants(builds: dict[str, Any]) -> list[Any]:
+    """Parameters of a test, in which what is like others is `thorough`."""
+    return [
+        pytest.param(*(build if isinstance(build, tuple) else (build,)), id=name,
+                     marks=[pytest.mark.thorough] * (name in ALIKE))
+        for name, build in builds.items()
+    ]  # fmt: skip
+
+
 BUILDS = {
     "gcc -O0": ["gcc", "-O0"],
     "gcc -O2": ["gcc", "-O2"],
@@ -27,8 +41,6 @@ BUILDS = {
     "clang -O2": ["clang", "-O2"],
     "gcc -O2 -static": ["gcc", "-O2", "-static"],
 }
-# Whose prologues and epilogues are among those of the others.
-ALIKE = ("gcc -O0", "gcc -O2", "gcc -Os, frame pointers")
 AARCH64_BUILDS = {
     "gcc -O2, return addresses signed": ["aarch64-linux-gnu-gcc", "-O2", "-mbranch-protection=standard"],
     "gcc -O3, no frame pointers": ["aarch64-linux-gnu-gcc", "-O3", "-fomit-frame-pointer", "-momit-leaf-frame-pointer"],
@@ -43,10 +55,7 @@ AARCH64_BUILDS = {
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="steps through x86-64's instructions")
-@pytest.mark.parametrize(
-    "build",
-    [pytest.param(build, id=name, marks=[pytest.mark.thorough] * (name in ALIKE)) for name, build in BUILDS.items()],
-)
+@pytest.mark.parametrize("build", variants(BUILDS))
 def test_each_instruction_has_its_callers(build: list[str], tmp_path: Path) -> None:
     if not shutil.which(build[0]):
         pytest.skip(f"{build[0]} is not installed")
@@ -57,7 +66,7 @@ def test_each_instruction_has_its_callers(build: list[str], tmp_path: Path) -> N
     check(found, {"unsupported-rule"} if is_lazy else set())
 
 
-@pytest.mark.parametrize("build", AARCH64_BUILDS.values(), ids=AARCH64_BUILDS)
+@pytest.mark.parametrize("build", variants(AARCH64_BUILDS))
 def test_each_instruction_of_aarch64_has_its_callers(build: list[str], tmp_path: Path) -> None:
     for needed in (build[0], QEMU, SYSTEM / "lib"):
         if not shutil.which(needed) and not Path(needed).is_dir():
@@ -76,7 +85,7 @@ THROWING_BUILDS = {
 }
 
 
-@pytest.mark.parametrize(("machine", "build"), THROWING_BUILDS.values(), ids=THROWING_BUILDS)
+@pytest.mark.parametrize(("machine", "build"), variants(THROWING_BUILDS))
 def test_who_throws_has_its_callers_until_libgcc_has_written_over_them(
     machine: int, build: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

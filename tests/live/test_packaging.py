@@ -17,7 +17,7 @@ from tdprof.recorder.bpf.sources import MACHINES
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.beside_others]
+pytestmark = [pytest.mark.slow, pytest.mark.beside_others, pytest.mark.thorough]
 
 
 def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -84,7 +84,7 @@ def test_each_event_is_in_one_segment_and_none_is_said_to_be_lost_at_a_seam(buil
 
 
 def test_what_the_command_started_before_a_segment_has_its_names_in_it(build: Build, tmp_path: Path) -> None:
-    command = ("sh", "-c", f"{build('split.c')} 6; :")
+    command = ("sh", "-c", f"{build('split.c')} 4; :")
     run_record("--switch-output=1s", "-F", 199, "--", *command, folder=tmp_path / "segments")
     found = captures(tmp_path / "segments")
     assert len(found) >= 3

@@ -26,7 +26,7 @@ LOAD_DOUBLE, CALL = 0x79, 0x85
 # Where the sample's period is in the context: behind the registers (struct pt_regs, struct user_pt_regs).
 PERIOD_OFFSET = {"x86_64": 21 * 8, "aarch64": 34 * 8}
 
-pytestmark = [pytest.mark.needs_bpf, pytest.mark.beside_others]
+pytestmark = [pytest.mark.needs_bpf, pytest.mark.beside_others, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

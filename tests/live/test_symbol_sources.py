@@ -16,6 +16,7 @@ from live.interpreters import interpreters
 from live.recording import TDPROF, assert_share, has_spooled, record, start_record, user_function
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
+RUNGS = [[], pytest.param(["--no-bpf"], marks=pytest.mark.thorough)]
 
 
 def report(folder: Path, *arguments: str | Path, **environment: str) -> str:
@@ -124,7 +125,7 @@ ENDED_NAMESPACE = 'exec unshare -m sh -c \'mount -t tmpfs none "$1" && cp "$0" "
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+@pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("script", [DELETES_ITSELF, ENDED_NAMESPACE])
 def test_a_program_that_is_gone_when_recording_ends_is_kept(
     program: Path, folder: Path, tmp_path: Path, script: str, rung: list[str]
@@ -136,7 +137,7 @@ def test_a_program_that_is_gone_when_recording_ends_is_kept(
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+@pytest.mark.parametrize("rung", RUNGS)
 def test_a_program_in_memory_is_kept(build: Callable[[str], Path], folder: Path, rung: list[str]) -> None:
     """No path ever led to it."""
     capture = record("-F", "1999", *rung, "--", build("in_memory.c"), build("split.c"), "0.5", folder=folder)
@@ -161,7 +162,7 @@ def test_a_deleted_program_that_runs_is_kept(program: Path, folder: Path) -> Non
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+@pytest.mark.parametrize("rung", RUNGS)
 def test_a_program_deleted_before_the_recording_and_ended_within_it_is_kept(
     program: Path, folder: Path, rung: list[str]
 ) -> None:

@@ -182,7 +182,7 @@ class BpfLoad:
         self._to_store = compiled
         return sampler
 
-    def _load(self, found: BpfObject) -> "_InKernel":
+    def _load(self, found: BpfObject) -> _InKernel:
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
         sizes |= {"leaves": self._sizes.leaves_bytes, "missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
@@ -222,7 +222,7 @@ class BpfLoad:
     def _wants_walk(self) -> bool:
         return self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
 
-    def _sampler(self, there: "_InKernel") -> "BpfSampler":
+    def _sampler(self, there: _InKernel) -> "BpfSampler":
         from tdprof.recorder.bpf.sampler import BpfSampler  # meanwhile the kernel verifies
 
         return BpfSampler(
