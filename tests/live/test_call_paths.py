@@ -19,14 +19,14 @@ from tdprof.capture.manifest import read_manifest
     ("seed", "compiler", "level", "more"),
     [
         *[
-            pytest.param(*built, (), marks=pytest.mark.needs_bpf)
-            for built in (
-                (1, "gcc", "-O0"),
-                (2, "gcc", "-O2"),
-                (3, "gcc", "-O3"),
-                (4, "clang", "-O1"),
-                (5, "clang", "-O2"),
-                (6, "clang", "-Os"),
+            pytest.param(*built, (), marks=[pytest.mark.needs_bpf] + [pytest.mark.thorough] * is_thorough)
+            for *built, is_thorough in (
+                (1, "gcc", "-O0", False),
+                (2, "gcc", "-O2", False),
+                (3, "gcc", "-O3", True),
+                (4, "clang", "-O1", True),
+                (5, "clang", "-O2", False),
+                (6, "clang", "-Os", True),
             )
         ],
         # Programs of which no stack is larger than what is copied.
@@ -64,7 +64,13 @@ def test_random_paths_are_the_true_ones(
 
 @pytest.mark.needs_bpf
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only instructions of x86-64 are followed")
-@pytest.mark.parametrize(("seed", "compiler", "level"), [(1, "gcc", "-O2"), (2, "clang", "-O2"), (4, "gcc", "-O3")])
+@pytest.mark.parametrize(
+    ("seed", "compiler", "level"),
+    [
+        (1, "gcc", "-O2"),
+        *[pytest.param(*more, marks=pytest.mark.thorough) for more in ((2, "clang", "-O2"), (4, "gcc", "-O3"))],
+    ],
+)
 def test_paths_through_code_without_call_frame_information_are_true_and_said_to_be_guessed(
     seed: int, compiler: str, level: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies, perf_counts_
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
 Build = Callable[[str], Path]
+EACH = ["v2", pytest.param("v1", marks=pytest.mark.thorough)]
 ENOUGH = 20  # of the samples that 0.3 s of work have where nothing else runs, 600
 
 
@@ -177,7 +178,7 @@ def test_who_moves_has_samples_in_each_and_a_removed_group_keeps_its_name(
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+@pytest.mark.parametrize("group", EACH, indirect=True)
 def test_time_is_that_in_the_groups(group: Path, build: Build, folder: Path) -> None:
     """Of whoever comes and goes while recording: one that works, and three that sleep.
 
@@ -221,7 +222,7 @@ def test_time_is_that_in_the_groups(group: Path, build: Build, folder: Path) -> 
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+@pytest.mark.parametrize("group", EACH, indirect=True)
 def test_who_comes_back_has_each_stay(group: Path, build: Build, folder: Path) -> None:
     """One that works and one that sleeps: they are there when the recording begins, leave, and come back.
 
@@ -281,7 +282,7 @@ def wake(process: "subprocess.Popen[str]", recorder: "subprocess.Popen[str]") ->
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+@pytest.mark.parametrize("group", EACH, indirect=True)
 @pytest.mark.parametrize("is_first_inside", [True, False], ids=["from inside", "from outside"])
 def test_moves_within_one_sleep_make_each_stay(group: Path, build: Build, folder: Path, is_first_inside: bool) -> None:
     """Of sleeps that the programs saw begin or not, and end or not."""
