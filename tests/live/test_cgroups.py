@@ -55,9 +55,12 @@ def is_empty(folder: Path) -> bool:
 
 
 def working(build: Build, folder: Path | None = None) -> "subprocess.Popen[str]":
-    """A process that works for half a minute or until it is killed, from its first instruction on in a group."""
-    program = str(build("split.c"))
-    script = (f"echo $$ > {folder}/cgroup.procs; " if folder else "") + f"exec {program} 30"
+    """A process that works until it is killed or the tests end (an emulated recorder takes a minute to begin).
+
+    It is in the group from its first instruction on.
+    """
+    program = f"setpriv --pdeathsig KILL {build('split.c')}"
+    script = (f"echo $$ > {folder}/cgroup.procs; " if folder else "") + f"exec {program} 600"
     process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
