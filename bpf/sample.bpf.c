@@ -118,6 +118,7 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	walk->memory.bytes = 0;
 	walk->mapping.bytes = 0;
 	walk->if_lost = UNWIND_END_NO_MAPPING;
+	walk->is_called = 0;
 	walk->copied = 0;
 	walk->interpreted = 0;
 	walk->calls = 0;
@@ -197,31 +198,16 @@ int sample(struct bpf_perf_event_data *ctx)
 	return take_user_stack(ctx, walk);
 }
 
-/*
- * Whether the last caller is none. On aarch64 a coroutine that another one switches to by a return has its own
- * beginning in x30, and keeps it as if it were called: no call stands before that, but the end of another function.
- * Where rules say that a stack ends nobody calls, either; and what a signal interrupted is noted with 1 added.
- */
-static __always_inline int has_no_caller(struct walk *walk, int end)
-{
-	__u32 depth = walk->stack.depth;
-	__u64 last = walk->stack.address[(depth - 1) & 255];
-
-	if (UNWIND_MACHINE != UNWIND_AARCH64 || depth < 2 || last & 3)
-		return 0;
-	if (end == UNWIND_END_NO_TABLE || end == UNWIND_END_TOO_DEEP || (end == UNWIND_END_COMPLETE && walk->state.pc))
-		return 0;
-	return !unwind_returns_to(&walk->memory, last);
-}
-
 /* Note how a walk went. */
 static __always_inline void end_walk(struct walk *walk, int end)
 {
 	struct stack_record *stack = &walk->stack;
 
 	stack->end = end;
-	if (has_no_caller(walk, end))
+	if (walk->is_called && stack->depth &&
+	    unwind_is_no_caller(&walk->memory, &walk->state, stack->address[(stack->depth - 1) & 255], end))
 		stack->depth -= 1;
+	unwind_count_callers(&walk->state, stack->depth);
 	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
 	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
 	stack->by_lr = walk->state.methods[UNWIND_BY_LR];

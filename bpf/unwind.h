@@ -144,19 +144,22 @@ struct unwind_state {
 	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 13 is x22, 14 x28
 	                 */
 	__u32 flags;
-	__u32 reserved;
+	__u32 recent;                      /* methods of the steps so far, two bits each, the last one's lowest */
 	__u32 methods[UNWIND_METHODS + 1]; /* callers found by each method; the last is padding */
 };
 
 /*
- * --- A table on disk: header, segments, rules, buckets, rows, calls, each without a gap after the other. ---
+ * --- A table on disk: header, segments, rules, buckets, rows, calls, beginnings, each without a gap after the other.
+ * ---
  *
  * calls: of x86-64's files with rules by a general register, u32: where execution returns to (unwind_calls.h),
  * ascending, as bucket number × 256 + offset; for walks that have no code at hand.
+ *
+ * beginnings: the same of where functions begin behind no call, so that execution does not return to there.
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       20
+#define UNWIND_VERSION       21
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */
@@ -182,7 +185,9 @@ struct unwind_header {
 	__u32 unsupported_rows;
 	__u32 guessed_gaps; /* stretches with rule UNWIND_FP_GUESS */
 	__u32 calls;        /* 0: not known */
-	__u8 identity[64];  /* file_identity() of tdprof/unwind/sections.py */
+	__u32 beginnings;
+	__u32 reserved;
+	__u8 identity[64]; /* file_identity() of tdprof/unwind/sections.py */
 };
 
 /* An executable segment. Its first bucket holds elf_address. */

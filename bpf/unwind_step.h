@@ -53,6 +53,7 @@ UNWIND_INLINE void unwind_begin(struct unwind_state *state, __u64 pc, __u64 sp, 
 	state->methods[UNWIND_BY_TABLE] = 0;
 	state->methods[UNWIND_BY_FP] = 0;
 	state->methods[UNWIND_BY_LR] = 0;
+	state->recent = 0;
 }
 
 /* Whether a guess may be right: execution returns to where it leads. */
@@ -306,6 +307,7 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	int is_old = unwind_is_old(state, rule);
 	int is_guess = rule->cfa & UNWIND_INFERRED || kind == UNWIND_FP_GUESS || is_old;
 	__u64 fp = state->fp, pc = places->pc;
+	__u32 method;
 	int end;
 
 	if (places->fp_at) {
@@ -335,9 +337,11 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	state->flags = (state->flags & kept) | (kind == UNWIND_SIGNAL ? UNWIND_EXACT : 0);
 	if (UNWIND_MACHINE == UNWIND_AARCH64 && (kind == UNWIND_FP_GUESS || kind == UNWIND_FP_RECORD))
 		state->flags |= UNWIND_SP_LOW;
-	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR
-	               : kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS                           ? UNWIND_BY_FP
-	                                                                     : UNWIND_BY_TABLE] += 1;
+	method = rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR
+	         : kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS                           ? UNWIND_BY_FP
+	                                                                                         : UNWIND_BY_TABLE;
+	state->methods[method] += 1;
+	state->recent = state->recent << 2 | method;
 	/* Who is called at the bottom of a thread finds 0 where its return address would be. What a signal interrupted
 	 * there has called a function pointer that was 0. */
 	if (pc == 0)
@@ -367,6 +371,33 @@ UNWIND_INLINE int unwind_step(struct unwind_memory *memory, struct unwind_state 
 	if (end && unwind_is_old(state, rule))
 		return UNWIND_END_UNSUPPORTED_RULE;
 	return end;
+}
+
+/*
+ * Whether the last caller of a stack is none. A coroutine that another one switches to by a return finds its own
+ * beginning where it returns to (aarch64), or that of what is to end it: no call stands before, but another function.
+ * Where rules say that a stack ends nobody calls, either.
+ */
+UNWIND_INLINE int unwind_is_no_caller(struct unwind_memory *memory, const struct unwind_state *state, __u64 last,
+                                      int end)
+{
+	if (end == UNWIND_END_NO_TABLE || end == UNWIND_END_TOO_DEEP || (end == UNWIND_END_COMPLETE && state->pc))
+		return 0;
+	return !unwind_follows_call(memory, last, 1);
+}
+
+/* What led to no caller does not count, once it is known how deep the stack is: the last two steps at most. */
+UNWIND_INLINE void unwind_count_callers(struct unwind_state *state, __u32 depth)
+{
+	for (int step = 0; step < 2; step++) {
+		__u32 found =
+			state->methods[UNWIND_BY_TABLE] + state->methods[UNWIND_BY_FP] + state->methods[UNWIND_BY_LR];
+
+		if (found < depth)
+			break;
+		state->methods[state->recent & 3] -= 1;
+		state->recent >>= 2;
+	}
 }
 
 #endif

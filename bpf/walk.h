@@ -211,6 +211,7 @@ static __always_inline int walk_frame(struct walk *walk, int has_heaps)
 		/* As all callers, an interrupted instruction is looked for one byte before what stands here. */
 		walk->stack.address[depth & 255] = state->pc + (depth > 0 && state->flags & UNWIND_EXACT ? 1 : 0);
 		walk->stack.depth = depth + 1;
+		walk->is_called = !known->otherwise && !(state->flags & UNWIND_EXACT);
 		if (known->otherwise == UNWIND_END_NO_TABLE)
 			return UNWIND_END_NO_TABLE; /* that will come, so nothing need be guessed */
 		fill_window(&walk->memory, state->sp);

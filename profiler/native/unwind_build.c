@@ -13,6 +13,7 @@ static void release(struct unwind_table *table)
 	RELEASE(table->function);
 	free(table->code);
 	RELEASE(table->calls);
+	RELEASE(table->beginnings);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 }
@@ -98,7 +99,7 @@ EXPORT uint64_t tdprof_unwind_size(const struct unwind_table *table)
 
 	return sizeof(*header) + (uint64_t)header->segments * sizeof(struct unwind_segment) +
 	       (uint64_t)header->rules * sizeof(struct unwind_rule) + (uint64_t)header->buckets * 4 +
-	       (uint64_t)header->rows * 4 + (uint64_t)header->calls * 4;
+	       ((uint64_t)header->rows + header->calls + header->beginnings) * 4;
 }
 
 static uint8_t *append(uint8_t *out, const void *data, uint64_t size)
@@ -118,7 +119,8 @@ EXPORT void tdprof_unwind_write(const struct unwind_table *table, uint8_t *out)
 	out = append(out, table->rules.items, (uint64_t)header.rules * sizeof(struct unwind_rule));
 	out = append(out, table->buckets, (uint64_t)header.buckets * 4);
 	out = append(out, table->rows.items, (uint64_t)header.rows * 4);
-	append(out, table->calls.items, (uint64_t)header.calls * 4);
+	out = append(out, table->calls.items, (uint64_t)header.calls * 4);
+	append(out, table->beginnings.items, (uint64_t)header.beginnings * 4);
 }
 
 EXPORT void tdprof_unwind_close(struct unwind_table *table)

@@ -73,8 +73,8 @@ struct unwind_table {
 	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
-	VECTOR(place_t) calls; /* as in a table's file */
-	struct budget budget;  /* without limit */
+	VECTOR(place_t) calls, beginnings; /* as in a table's file */
+	struct budget budget;              /* without limit */
 };
 
 bool open_table(struct unwind_table *table, const struct unwind_input *input);
@@ -94,6 +94,10 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule);
 bool find_certain(const struct unwind_table *table, place_t start, place_t end, packed_rule *rule);
 /* Fill what is left. */
 void finish_table(struct unwind_table *table);
+
+/* --- unwind_calls.c --- */
+/* Whether execution may return to a place of the segment that rows are being added to. */
+bool may_be_returned_to(struct unwind_table *table, place_t place);
 
 /* --- unwind_program.c: where a register's value in the caller is --- */
 enum saved_kind {
@@ -168,6 +172,9 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 /* --- unwind_epilogue.c --- */
 /* Add the rows in `function`, which is emptied, and those that the code from `start` to `end` has beside them. */
 void add_function(struct unwind_table *table, place_t start, place_t end);
+/* The code of the segment that rows are being added to, from its first place on; NULL if it is not at hand. Read once.
+ */
+const uint8_t *segment_code(struct unwind_table *table, place_t *first);
 
 /* --- unwind_handler.c --- */
 /* Of a function from `start` on that leaves for an exception's handler at `end`, where its CFA is by RCX: the rules

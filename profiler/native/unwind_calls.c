@@ -5,6 +5,21 @@
 
 enum { MOST_CODE = 16 << 20, LONGEST_CALL = 7 };
 
+bool may_be_returned_to(struct unwind_table *table, place_t place)
+{
+	uint64_t before, after = 0;
+	place_t first;
+	/* To read all code of x86-64 takes half as long as all else; few of its functions lie without padding. */
+	const uint8_t *code = table->header.machine == MACHINE_AARCH64 ? segment_code(table, &first) : NULL;
+
+	if (!code || place - first < sizeof(before))
+		return true;
+	memcpy(&before, code + (place - first) - sizeof(before), sizeof(before));
+	if (segment_end(table, place) - place >= sizeof(after))
+		memcpy(&after, code + (place - first), sizeof(after));
+	return unwind_ends_with_branch_and_link(before) || unwind_begins_with_arm_sigreturn(after);
+}
+
 /* Whether a caller's CFA may be relative to a register that only the topmost frame knows. */
 static bool has_register_rules(const struct unwind_table *table)
 {

@@ -50,8 +50,7 @@ static struct effect effect_of(uint32_t word)
 	return effect;
 }
 
-/* The code of the segment that holds a place, from its first place on; NULL if it is not at hand. Read once. */
-static const uint8_t *segment_code(struct unwind_table *table, place_t *first)
+const uint8_t *segment_code(struct unwind_table *table, place_t *first)
 {
 	const struct unwind_segment *segment = &table->segments[table->segment];
 

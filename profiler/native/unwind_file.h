@@ -9,7 +9,7 @@ struct table_view {
 	const struct unwind_header *header;
 	const struct unwind_segment *segments;
 	const struct unwind_rule *rules;
-	const uint32_t *buckets, *rows, *calls;
+	const uint32_t *buckets, *rows, *calls, *beginnings;
 };
 
 static inline struct table_view view_table(const uint8_t *table)
@@ -22,6 +22,7 @@ static inline struct table_view view_table(const uint8_t *table)
 	view.buckets = (const uint32_t *)(view.rules + view.header->rules);
 	view.rows = view.buckets + view.header->buckets;
 	view.calls = view.rows + view.header->rows;
+	view.beginnings = view.calls + view.header->calls;
 	return view;
 }
 

@@ -40,6 +40,14 @@ static bool are_segments_good(const struct table_view *view)
 	return bucket == view->header->buckets;
 }
 
+static bool are_ascending(const uint32_t *places, uint32_t count)
+{
+	for (uint32_t i = 1; i < count; i++)
+		if (places[i] <= places[i - 1])
+			return false;
+	return true;
+}
+
 EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 {
 	struct unwind_header header;
@@ -52,7 +60,7 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 		return 0;
 	if (size != sizeof(header) + header.segments * sizeof(struct unwind_segment) +
 	                    header.rules * sizeof(struct unwind_rule) +
-	                    ((uint64_t)header.buckets + header.rows + header.calls) * 4)
+	                    ((uint64_t)header.buckets + header.rows + header.calls + header.beginnings) * 4)
 		return 0;
 
 	struct table_view view = view_table(table);
@@ -65,9 +73,8 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 			return 0;
 		before = view.buckets[i];
 	}
-	for (uint32_t i = 1; i < header.calls; i++)
-		if (view.calls[i] <= view.calls[i - 1])
-			return 0;
+	if (!are_ascending(view.calls, header.calls) || !are_ascending(view.beginnings, header.beginnings))
+		return 0;
 	for (uint32_t i = 0; i < header.rows; i++)
 		most = most < UNWIND_ROW_RULE(view.rows[i]) ? UNWIND_ROW_RULE(view.rows[i]) : most;
 	return most < header.rules;

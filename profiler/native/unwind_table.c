@@ -239,6 +239,9 @@ void begin_rows(struct unwind_table *table, place_t start, place_t end)
 	while (number + 1 < table->header.segments && segment_start(&table->segments[number + 1]) <= start)
 		number++;
 	enter_segment(table, number);
+	/* No function ends with padding, so a call that is the last one's last does not return to behind that. */
+	if ((start > table->covered && start - table->covered <= MOST_PADDING) || !may_be_returned_to(table, start))
+		PUSH(table->beginnings, &table->budget, start);
 	fill_gap(table, start);
 	table->covered = end;
 }
@@ -248,4 +251,5 @@ void finish_table(struct unwind_table *table)
 	enter_segment(table, table->header.segments);
 	table->header.rules = table->rules.count;
 	table->header.rows = table->rows.count;
+	table->header.beginnings = table->beginnings.count;
 }

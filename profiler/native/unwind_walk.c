@@ -145,6 +145,23 @@ static struct unwind_rule find_rule(const struct unwind_world *world, const stru
 	return tables.view.rules[unwind_search(&tables, (uint32_t)(place >> UNWIND_BUCKET_SHIFT), place & 0xff)];
 }
 
+static bool has_place(const uint32_t *places, uint32_t count, uint64_t place)
+{
+	uint32_t first = 0, end = count;
+
+	while (first < end) {
+		uint32_t middle = first + (end - first) / 2;
+
+		if (places[middle] == place)
+			return true;
+		if (places[middle] < place)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return false;
+}
+
 static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc)
 {
 	const struct unwind_world *world = memory->world;
@@ -157,22 +174,12 @@ static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc)
 	struct table_view view = view_table(world->tables[mapping->table]);
 	uint64_t place = find_place(&view, pc - 1 - mapping->start + mapping->file_offset);
 
-	if (place == UINT64_MAX || view.header->calls == 0)
+	if (place == UINT64_MAX)
 		return -1;
 	place++;
-	uint32_t first = 0, end = view.header->calls;
-
-	while (first < end) {
-		uint32_t middle = first + (end - first) / 2;
-
-		if (view.calls[middle] == place)
-			return 1;
-		if (view.calls[middle] < place)
-			first = middle + 1;
-		else
-			end = middle;
-	}
-	return 0;
+	if (view.header->calls)
+		return has_place(view.calls, view.header->calls, place);
+	return has_place(view.beginnings, view.header->beginnings, place) ? 0 : -1;
 }
 
 /* One stack, leaf first; returns its depth. */
@@ -183,6 +190,7 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 	int end = UNWIND_NOT_ENDED;
 	bool is_jit = false; /* the frame that led here is of generated code */
 	uint32_t first_guess = 0;
+	bool is_called = false; /* the last address is one that a file's code returns to */
 
 	for (;;) {
 		uint64_t address = unwind_lookup_pc(state);
@@ -191,6 +199,7 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 		/* The topmost is shown wherever it is; a caller that is no code was never one. */
 		if ((depth == 0 || mapping) && !(state->flags & UNWIND_TRY_FP)) {
 			addresses[depth] = depth ? unwind_caller_address(state) : state->pc;
+			is_called = mapping && !is_generated(mapping) && !(state->flags & UNWIND_EXACT);
 			depth++;
 		}
 		if (!mapping) {
@@ -220,6 +229,9 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 			break;
 		}
 	}
+	if (is_called && unwind_is_no_caller(memory, state, addresses[depth - 1], end))
+		depth--;
+	unwind_count_callers(state, depth);
 	*why = (uint8_t)end;
 	*guessed_from = (uint16_t)(first_guess < depth ? first_guess : 0);
 	return depth;

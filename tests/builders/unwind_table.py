@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-HEADER = struct.Struct("<QIIHBB8II64s")
+HEADER = struct.Struct("<QIIHBB8IIII64s")
 SEGMENT = struct.Struct("<QQII")
 CFA = {
     0: "sp",
@@ -35,6 +35,7 @@ class UnwindTable:
         segments: (elf_address, file_offset, bytes, first_bucket) of each.
         counts: of the header: entries, bad entries, unsupported rows, guessed gaps.
         calls: places that execution returns to; empty where the table does not say.
+        beginnings: places of functions that it does not return to.
     """
 
     addresses: np.ndarray
@@ -44,6 +45,7 @@ class UnwindTable:
     counts: tuple[int, int, int, int]
     sources: int
     calls: np.ndarray
+    beginnings: np.ndarray
 
     def at(self, addresses: np.ndarray) -> np.ndarray:
         """The number of the rule at each address."""
@@ -61,7 +63,7 @@ class UnwindTable:
 def read_table(data: bytes) -> UnwindTable:
     fields = HEADER.unpack_from(data)
     sources = fields[5]
-    segment_count, rule_count, bucket_count, row_count, *counts, call_count = fields[6:15]
+    segment_count, rule_count, bucket_count, row_count, *counts, call_count, beginning_count = fields[6:16]
     at = HEADER.size
     segments = [SEGMENT.unpack_from(data, at + i * SEGMENT.size) for i in range(segment_count)]
     at += segment_count * SEGMENT.size
@@ -70,7 +72,8 @@ def read_table(data: bytes) -> UnwindTable:
     buckets = np.frombuffer(data, "<u4", bucket_count, at)
     rows = np.frombuffer(data, "<u4", row_count, at + bucket_count * 4)
     calls = np.frombuffer(data, "<u4", call_count, at + (bucket_count + row_count) * 4)
-    assert at + (bucket_count + row_count + call_count) * 4 == len(data)
+    beginnings = np.frombuffer(data, "<u4", beginning_count, at + (bucket_count + row_count + call_count) * 4)
+    assert at + (bucket_count + row_count + call_count + beginning_count) * 4 == len(data)
     addresses = np.zeros(row_count, np.uint64)
     for address, _, size, first in segments:
         span = ((address & 0xFF) + size + 255) // 256
@@ -79,7 +82,7 @@ def read_table(data: bytes) -> UnwindTable:
         addresses[numbers[0] : numbers[-1]] = np.repeat(base, np.diff(numbers))
     addresses += (rows & 0xFF).astype(np.uint64)
     texts = [describe(*map(int, rule)) for rule in rules.tolist()]
-    return UnwindTable(addresses, (rows >> 16).astype(int), texts, segments, tuple(counts), sources, calls)
+    return UnwindTable(addresses, (rows >> 16).astype(int), texts, segments, tuple(counts), sources, calls, beginnings)
 
 
 def describe(cfa: int, ra: int, fp: int, offset: int) -> str:

@@ -59,8 +59,13 @@ class Header(ctypes.Structure):
         ("unsupported_rows", ctypes.c_uint32),
         ("guessed_gaps", ctypes.c_uint32),
         ("calls", ctypes.c_uint32),
+        ("beginnings", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("identity", ctypes.c_uint8 * 64),
     )
+
+
+HEADER_BYTES = ctypes.sizeof(Header)
 
 
 class _Section(ctypes.Structure):
@@ -273,7 +278,7 @@ def read_header(data: Buffer) -> Header:
 
 def read_segments(data: Buffer) -> list[Segment]:
     """The executable segments of a table that was checked."""
-    return list((Segment * read_header(data).segments).from_buffer_copy(data, ctypes.sizeof(Header)))
+    return list((Segment * read_header(data).segments).from_buffer_copy(data, HEADER_BYTES))
 
 
 def end_words() -> tuple[str, ...]:

@@ -73,13 +73,14 @@ class TableCache:
         found = [name for name in names if name.startswith(begin.hex()) and len(name) == length]
         return self.load(bytes.fromhex(found[0])) if len(found) == 1 else None
 
-    def size(self, identity: bytes) -> int | None:
-        """Bytes of what is kept for the file with this identity, as yet unchecked; None if nothing is."""
+    def rows(self, identity: bytes) -> int | None:
+        """How many rows the table has that is kept for the file with this identity; None if none is."""
         try:
-            with self._folder.opened() as folder:
-                return folder.stat(identity.hex()).st_size
+            with self._folder.opened() as folder, folder.open_file(identity.hex()) as file:
+                rows: int = binding.read_header(file.read(binding.HEADER_BYTES)).rows
         except (OSError, ValueError):
             return None
+        return rows
 
     def store(self, identity: bytes, table: bytes) -> None:
         """Keep a table; those kept longest ago go."""

@@ -93,6 +93,7 @@ BY_AX = 32  # UNWIND_CFA_REGISTER + the number of rax
 def register_table(code: bytes | None, cfa: int = BY_AX) -> bytes:
     """Of a leaf, a caller whose CFA is rax + 8, and what calls that, with ``code`` before what it returns to."""
     text = bytearray(b"\x90" * SIZE)
+    text[CALLER - TEXT : CALLER - TEXT + 5] = bytes.fromhex("e8fb000000")  # the call of the leaf
     if code:
         text[RETURNS_TO - TEXT - len(code) : RETURNS_TO - TEXT] = code
     rules = [
@@ -168,7 +169,7 @@ def test_a_call_may_be_the_last_of_its_segment_and_signal_handlers_return_withou
 
 def test_tables_without_such_rules_or_without_their_code_do_not_say_where_calls_return_to() -> None:
     call = bytes.fromhex("e810000000")
-    assert read_table(register_table(call)).calls.tolist() == [RETURNS_TO - TEXT]
+    assert read_table(register_table(call)).calls.tolist() == [CALLER + 5 - TEXT, RETURNS_TO - TEXT]
     assert len(read_table(register_table(call, sections.CFA_SP)).calls) == 0
     assert len(read_table(register_table(None)).calls) == 0
 
@@ -188,8 +189,8 @@ def test_tables_without_such_rules_or_without_their_code_do_not_say_where_calls_
 def test_calls_of_a_table_are_as_many_as_it_says_and_ascend(calls: list[int], count: int, is_whole: bool) -> None:
     table = register_table(bytes.fromhex("e810000000"))
     header = binding.read_header(table)
-    assert header.calls == 1
-    changed = bytearray(table[:-4]) + struct.pack(f"<{len(calls)}I", *calls)
+    assert header.calls == 2
+    changed = bytearray(table[:-8]) + struct.pack(f"<{len(calls)}I", *calls)
     struct.pack_into("<I", changed, binding.Header.calls.offset, count)
     struct.pack_into("<I", changed, binding.Header.crc.offset, 0)
     struct.pack_into("<I", changed, binding.Header.crc.offset, zlib.crc32(changed[: ctypes.sizeof(header)]))

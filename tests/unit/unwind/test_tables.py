@@ -434,7 +434,8 @@ def test_a_damaged_table_is_none():
     header[40] ^= 1
     assert not binding.is_table(bytes(header))
     row = bytearray(data)
-    row[-1] = 0xFF  # a rule that is not there
+    behind_rows = 4 * binding.read_header(data).beginnings
+    row[-1 - behind_rows] = 0xFF  # a rule that is not there
     assert not binding.is_table(bytes(row))
 
 

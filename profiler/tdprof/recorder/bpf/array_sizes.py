@@ -101,7 +101,7 @@ def _rows_and_buckets(path: Path, cache: TableCache) -> tuple[int, int]:
     elf = open_elf(path)
     code = [segment for segment in elf.segments if segment.type == PT_LOAD and segment.flags & PF_X]
     buckets = sum(segment.file_size // _BUCKET_BYTES + 2 for segment in code)
-    if size := cache.size(file_identity(elf, os.stat(path))):
-        return max(size // 4 - buckets, 0), buckets
+    if rows := cache.rows(file_identity(elf, os.stat(path))):
+        return rows, buckets
     # That segment has 8 bytes for each FDE, and of an FDE there are 8 rows.
     return sum(segment.file_size for segment in elf.segments if segment.type == PT_GNU_EH_FRAME), buckets

@@ -33,8 +33,8 @@ def test_what_is_kept_says_how_much_room_files_need(tmp_path: Path, monkeypatch:
 
 def test_what_is_kept_may_be_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Large(TableCache):
-        def size(self, identity: bytes) -> int:
-            return 1 << 60
+        def rows(self, identity: bytes) -> int:
+            return 2**32 - 1
 
     assert sizes_for_files([Path(sys.executable)], Large()).row_pages == OF_A_MACHINE.row_pages
     assert sizes_for_files([tmp_path, tmp_path / "nothing"], Large()) == ArraySizes()
