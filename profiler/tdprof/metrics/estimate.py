@@ -18,6 +18,7 @@ from tdprof.profile.statistics import (
     INFORMATIVE_POINTS,
     MIN_SAMPLES,
     MINOR_VARIANCE,
+    NEARLY_ALL,
     ROUNDING,
     SEEN_WHOLE,
     UNSEEN_SAMPLES,
@@ -120,10 +121,9 @@ def _estimate(
         matters = doubt[name] >= MINOR_VARIANCE * variance
         scarcest = np.where(matters, np.minimum(scarcest, each.samples), scarcest)
     samples = np.where(np.isfinite(scarcest), scarcest, 0).astype(np.uint64)
-    quantile: F64 | float = Z_95
+    half_width = np.asarray(Z_95 * np.sqrt(variance))
     if plan.seen < SEEN_WHOLE:
-        variance, quantile = _with_multiplexing(plan, gradient, variance, samples, sums, is_exact=is_exact)
-    half_width = np.asarray(quantile * np.sqrt(variance))
+        half_width = _with_multiplexing(plan, gradient, variance, samples, sums, is_exact=is_exact)
     # The sum of an exact metric's parts is zero but for rounding.
     return value, np.where(half_width < ROUNDING * np.abs(value), 0.0, half_width), samples
 
@@ -136,30 +136,41 @@ def _with_multiplexing(
     sums: Mapping[int, EventSums],
     *,
     is_exact: bool,
-) -> tuple[F64, F64]:
-    """Variance with that of the windows in which other groups had the counters, and the quantile for the interval.
+) -> F64:
+    """Half of the 95 % interval, with the variance of the windows in which other groups had the counters.
 
     What an interval adds to the metric is, to first order, the sum of what it adds to the counts, times the gradient.
     Over all intervals that sums to zero for a ratio; how far its parts scatter beyond sampling is what the choice of
     windows does. Windows that were seen are free of it, hence the factor of unseen time (finite population correction).
+
+    Of a row with nearly all samples sampling leaves next to no doubt, so that the choice of windows is all there is:
+    its scatter then counts whether or not it stands out, which with few intervals is chance.
     """
     n = len(sampling)
     chosen = np.flatnonzero(np.isfinite(sampling) & (is_exact or samples >= MIN_SAMPLES))
     parts = np.zeros((len(chosen), sums[plan.events[0]].weight.shape[1]))
+    independent = np.zeros(len(chosen))  # the variance if the totals were not known
     for name, count in plan.counts.items():
+        factor = gradient[name][chosen] * count.scale
         for event in count.rows:
-            parts += (gradient[name][chosen] * count.scale)[:, None] * sums[event].weight[chosen]
+            parts += factor[:, None] * sums[event].weight[chosen]
+            independent += factor**2 * sums[event].squares[chosen]
     between, freedom = np.full(n, np.nan), np.full(n, np.nan)
     between[chosen], freedom[chosen] = variance_between(parts)
     unseen_time = 1.0 - plan.seen
     if is_exact:
-        return unseen_time * between, student_95(freedom)
+        return student_95(freedom) * np.sqrt(unseen_time * between)
     # Counted only where it clearly stands out: scatter that is no more than sampling's must not widen the interval.
     stands_out = between > sampling * (1 + 2 * np.sqrt(2 / freedom))
     excess = np.where(stands_out, unseen_time * (between - sampling), 0.0)
     variance = sampling + excess
     total_freedom = np.where(stands_out, satterthwaite(variance, unseen_time * between, freedom), np.inf)
-    return variance, student_95(total_freedom)
+    square = student_95(total_freedom) ** 2 * variance
+    apart = student_95(freedom) ** 2 * (sampling + unseen_time * between)
+    known = np.zeros(n)
+    saved = np.maximum(independent - sampling[chosen], 0)
+    known[chosen] = np.divide(saved, independent, out=np.zeros(len(chosen)), where=saved > 0) ** NEARLY_ALL
+    return np.sqrt(np.where(np.isfinite(apart), (1 - known) * square + known * apart, square))
 
 
 def _is_significant(metric: Metric, value: F64, half_width: F64, samples: U64) -> NDArray[np.bool_]:

@@ -33,6 +33,10 @@ ROUNDING = 1e-9
 # Below this a counter group missed so little of the run that the windows it did not see cannot matter.
 SEEN_WHOLE = 0.99
 
+# How soon a row counts as one with nearly all samples: the power of the part of its variance that known totals take
+# away, which is about its share. With half the samples next to nothing of that is left, with nine tenths some 0.4.
+NEARLY_ALL = 8
+
 # Twice the exponent at which a tail's integrand counts no more.
 _NEGLIGIBLE = 74.0
 

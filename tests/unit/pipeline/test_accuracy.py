@@ -6,11 +6,12 @@ one in 10,000 choices of seeds would miss them: values of one run move together,
 
 import pytest
 
-from builders.coverage import BROKEN, KEPT, Case, measure
-from builders.simulation import simulate
+from builders.coverage import BROKEN, KEPT, MIXED, Case, measure
+from builders.simulation import Recording, simulate
 from tdprof.model.findings import Findings
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
+from tdprof.profile.statistics import MIN_SAMPLES
 
 RUNS = {1: 60, 3: 15}
 
@@ -27,6 +28,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say(case: Case) -> None:
     assert 0.905 < found.share() < 0.995
     # The largest of 70 mean errors of 15 runs: five standard errors of a mean.
     assert found.worst_bias() < 5 / found.runs**0.5
+
+
+def test_all_that_main_calls_is_no_surer_than_the_program() -> None:
+    """Of all samples only multiplexing is in doubt, which two intervals that look alike by chance seem to deny."""
+    recording = Recording(MIXED, seconds=1.7)
+    for seed in range(2):
+        profile = simulate(KEPT[0].program, recording, seed=seed).profile
+        findings = find_findings(profile)
+        assert findings is not None
+        names = [function_names(profile)[function] for function in findings.function]
+        program = dict(findings.program.row(0))
+        main = dict(findings.inclusive.row(names.index("main")))
+        known = [name for name, value in main.items() if value.samples >= MIN_SAMPLES]
+        assert len(known) > 10
+        assert all(main[name].half_width > 0.9 * program[name].half_width for name in known)
 
 
 def test_phases_in_step_with_the_turns_are_not_covered() -> None:

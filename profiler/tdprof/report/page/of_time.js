@@ -76,7 +76,7 @@ class MetricsOfTime extends Metrics {
     return { parts, weight, samples, squares };
   }
 
-  // An event's count in a row: {value, variance, unseen, samples, scale}.
+  // An event's count in a row: {value, variance, independent, unseen, samples, scale}; independent is the variance if the total were not known.
   term(event, row) {
     const { constants, threads } = this.given;
     const all = { samples: 0, weight: 0, squares: 0 };
@@ -93,7 +93,7 @@ class MetricsOfTime extends Metrics {
     if (!all.weight) {
       // In all this time no sample: there may have been so many events for all that.
       const unseen = usual === null ? total : Math.min(total, constants.unseenSamples * usual * given);
-      return { value: isCounted ? 0 : NaN, variance: 0, unseen: isCounted ? unseen : 0, samples: 0, scale: 0 };
+      return { value: isCounted ? 0 : NaN, variance: 0, independent: 0, unseen: isCounted ? unseen : 0, samples: 0, scale: 0 };
     }
     const scale = isCounted ? given : 1;
     const share = own.weight / all.weight;
@@ -103,7 +103,8 @@ class MetricsOfTime extends Metrics {
     const variance = isCounted ? Math.max(apart, share * (1 - share) * all.squares) : own.squares;
     const bound = constants.unseenSamples * mean * scale;
     const unseen = isCounted ? Math.min(bound, all.weight * scale) : bound;
-    return { value: own.weight * scale, variance: variance * scale ** 2, unseen: own.samples ? 0 : unseen, samples: own.samples, scale };
+    const [ofSampling, independent] = [variance, own.squares].map((each) => each * scale ** 2);
+    return { value: own.weight * scale, variance: ofSampling, independent, unseen: own.samples ? 0 : unseen, samples: own.samples, scale };
   }
 
   // {value, halfWidth, samples, isSignificant} of a metric in a row; null where it is not known.
@@ -124,10 +125,10 @@ class MetricsOfTime extends Metrics {
     const { value, gradient } = evaluateFormula(plan.formula, (name) => terms.get(name).value);
     if (Number.isNaN(value)) return null;
     const doubts = names.map((name) => gradient[name] ** 2 * (terms.get(name).variance + (terms.get(name).unseen / z) ** 2));
-    let variance = doubts.reduce((sum, each) => sum + each, 0);
+    const variance = doubts.reduce((sum, each) => sum + each, 0);
     const scarce = names.filter((_, i) => doubts[i] >= constants.minorVariance * variance).map((name) => terms.get(name).samples);
     const samples = scarce.length ? Math.min(...scarce) : 0;
-    let quantile = z;
+    let half = z * Math.sqrt(variance);
     if (plan.seen < constants.seenWhole && samples >= constants.minSamples) {
       const parts = new Float64Array(this.intervals);
       for (const name of names) {
@@ -137,9 +138,9 @@ class MetricsOfTime extends Metrics {
           for (let at = 0; at < parts.length; at++) parts[at] += factor * own[row * parts.length + at];
         }
       }
-      ({ variance, quantile } = withTurns(variance, parts, 1 - plan.seen, constants.student));
+      const independent = names.reduce((sum, name) => sum + gradient[name] ** 2 * terms.get(name).independent, 0);
+      half = withTurns(variance, independent, parts, 1 - plan.seen, constants);
     }
-    const half = quantile * Math.sqrt(variance);
     const halfWidth = half < constants.rounding * Math.abs(value) ? 0 : half;
     const enough = metric.units.startsWith("percent") ? Math.max(Math.abs(value), constants.informativePoints) : Math.abs(value);
     return { ...metric, value, halfWidth, samples, isSignificant: samples >= constants.minSamples && halfWidth <= enough };
@@ -222,18 +223,23 @@ function evaluateFormula(formula, countOf) {
   return { value: Number.isFinite(value) ? value : NaN, gradient };
 }
 
-// The variance with that of the turns in which other groups had the counters, by how neighbours in time differ.
-function withTurns(sampling, parts, unseenTime, student) {
+// Half of the interval with the variance of the turns in which other groups had the counters, by how neighbours in time differ.
+function withTurns(sampling, independent, parts, unseenTime, { student, nearlyAll }) {
   const [z] = student;
+  const quantile = (freedom) => student.reduce((sum, term, power) => sum + term / Math.max(1, freedom) ** power, 0);
   const n = parts.length;
-  if (n < 2) return { variance: sampling, quantile: z };
+  if (n < 2) return z * Math.sqrt(sampling);
   let differences = 0;
   for (let at = 1; at < n; at++) differences += (parts[at] - parts[at - 1]) ** 2;
   const between = ((differences / 2) * n) / (n - 1);
   const used = Math.max(2, parts.filter((part) => part !== 0).length);
   const freedom = (2 * (used - 1) ** 2) / (3 * used - 4);
-  if (!(between > sampling * (1 + 2 * Math.sqrt(2 / freedom)))) return { variance: sampling, quantile: z };
-  const variance = sampling + unseenTime * (between - sampling);
-  const v = Math.max(1, freedom * (variance / (unseenTime * between)) ** 2);
-  return { variance, quantile: student.reduce((sum, term, power) => sum + term / v ** power, 0) };
+  let square = z ** 2 * sampling;
+  const apart = quantile(freedom) ** 2 * (sampling + unseenTime * between);
+  if (between > sampling * (1 + 2 * Math.sqrt(2 / freedom))) {
+    const variance = sampling + unseenTime * (between - sampling);
+    square = quantile(freedom * (variance / (unseenTime * between)) ** 2) ** 2 * variance;
+  }
+  const known = independent > sampling ? (1 - sampling / independent) ** nearlyAll : 0;
+  return Math.sqrt((1 - known) * square + known * apart);
 }
