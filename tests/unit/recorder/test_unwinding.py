@@ -102,7 +102,8 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     before = set(os.listdir("/proc/self/fd"))
     with unwinding.Unwinding(cast(Any, arrays), reader, cache) as found:
         yield found
-    assert set(os.listdir("/proc/self/fd")) == before
+    # What other tests left open may be collected meanwhile.
+    assert set(os.listdir("/proc/self/fd")) <= before
     os.close(reader)
     os.close(writer)
 
