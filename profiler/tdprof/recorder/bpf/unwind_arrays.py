@@ -27,7 +27,8 @@ _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
 _QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
 MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
-TABLE_BEGINNING_BYTES = 128 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
+# struct unwind_header and as many segments as there may be: all that `covered` reads.
+TABLE_BEGINNING_BYTES = unwind_api.HEADER_BYTES + 16 * ctypes.sizeof(unwind_api.Segment)
 _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<III"), 24  # rules, buckets, rows of struct unwind_header
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
