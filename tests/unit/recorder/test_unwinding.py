@@ -1,6 +1,7 @@
 """Tables of what runs: found out by a worker, while nothing that a file does holds the recording up."""
 
 import ctypes
+import gc
 import mmap
 import os
 import shutil
@@ -99,11 +100,11 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     reader, writer = os.pipe()
     cache = tables.TableCache(cache_folder("unwind"))
+    gc.collect()  # what other tests left open would be closed meanwhile
     before = set(os.listdir("/proc/self/fd"))
     with unwinding.Unwinding(cast(Any, arrays), reader, cache) as found:
         yield found
-    # What other tests left open may be collected meanwhile.
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert set(os.listdir("/proc/self/fd")) == before
     os.close(reader)
     os.close(writer)
 
