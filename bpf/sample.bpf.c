@@ -119,6 +119,7 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	walk->mapping.bytes = 0;
 	walk->if_lost = UNWIND_END_NO_MAPPING;
 	walk->is_called = 0;
+	walk->is_lost = 0;
 	walk->copied = 0;
 	walk->interpreted = 0;
 	walk->calls = 0;
@@ -198,8 +199,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	return take_user_stack(ctx, walk);
 }
 
-/* Note how a walk went. */
-static __always_inline void end_walk(struct walk *walk, int end)
+/* Note how a walk went; returns whether user space may know more of what the stack leads through. */
+static __always_inline int end_walk(struct walk *walk, int end)
 {
 	struct stack_record *stack = &walk->stack;
 
@@ -221,8 +222,13 @@ static __always_inline void end_walk(struct walk *walk, int end)
 	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
 	if (stack->guessed_from >= stack->depth)
 		stack->guessed_from = 0;
-	if (end == UNWIND_END_NO_MAPPING && !stack->guessed_from)
-		ask_for_mappings(walk->key.pid);
+	if (!walk->is_lost)
+		return end == UNWIND_END_NO_TABLE;
+	/* Where a guess leads, code may have come if a call precedes; else there is none. */
+	if (end != UNWIND_END_NO_MAPPING && !unwind_returns_to(&walk->memory, walk->state.pc))
+		return 0;
+	ask_for_mappings(walk->key.pid);
+	return 1;
 }
 
 /* Some frames of a user stack; then the same program once more, or the last step. */
@@ -246,8 +252,7 @@ static __always_inline int walk_frames(struct bpf_perf_event_data *ctx, int has_
 			steps.call(ctx, STEP_WALK);
 		end = UNWIND_END_NO_TABLE; /* too deep for the first program: as if it were not there yet */
 	}
-	end_walk(walk, end);
-	if (end == UNWIND_END_NO_TABLE || (end == UNWIND_END_NO_MAPPING && !walk->stack.guessed_from))
+	if (end_walk(walk, end))
 		steps.call(ctx, STEP_COPY);
 	if (has_heaps && walk->java_count)
 		steps.call(ctx, STEP_JAVA);
@@ -306,8 +311,8 @@ int copy(struct bpf_perf_event_data *ctx)
 			return 0;
 		}
 	}
-	/* One that ends in no mapping may do so for ever. */
-	if (walk->stack.end != UNWIND_END_NO_MAPPING)
+	/* One that leads to no mapping may do so for ever. */
+	if (!walk->is_lost)
 		count(COUNTER_STACKS_NOT_COPIED);
 	if (walk->stack.depth)
 		steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);

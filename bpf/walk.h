@@ -200,7 +200,8 @@ static __always_inline int walk_frame(struct walk *walk, int has_heaps)
 				walk->stack.address[0] = state->pc;
 				walk->stack.depth = 1;
 			}
-			return end == UNWIND_END_NO_MAPPING ? walk->if_lost : end;
+			walk->is_lost = end == UNWIND_END_NO_MAPPING;
+			return walk->is_lost ? walk->if_lost : end;
 		}
 	}
 	if (state->flags & UNWIND_TRY_FP) {

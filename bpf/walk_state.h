@@ -67,6 +67,7 @@ struct walk {
 	struct address_space space;
 	__u32 if_lost;      /* enum unwind_end where the next address is in no mapping */
 	__u32 is_called;    /* the last address is one that a file's code returns to */
+	__u32 is_lost;      /* the walk led to where nothing is known to be mapped */
 	__u64 copied;       /* identity of the stack's copy; 0: it was walked */
 	__u64 interpreted;  /* hash of the interpreter's frames; 0: there are none */
 	__u32 calls;        /* programs that have walked the stack */

@@ -131,9 +131,9 @@ static bool parse_sample(const struct ring_walk *walk, const uint8_t *record, ui
 	return !c.failed;
 }
 
-/* Returns the depth; `head` is as in the header. */
+/* Returns the depth; `head` is as in the header, `is_lost` as in unwind_stacks. */
 static uint32_t walk_sample(const struct ring_walk *walk, const struct ring_space *space, const struct sample *sample,
-                            uint64_t *addresses, struct ring_walk_head *head)
+                            uint64_t *addresses, struct ring_walk_head *head, uint8_t *is_lost)
 {
 	uint64_t registers[UNWIND_X86_64_WORDS] = { 0 }, stack_start = 0;
 	uint32_t number = 0, stack_bytes = (uint32_t)sample->stack_bytes, depth = 0;
@@ -144,7 +144,7 @@ static uint32_t walk_sample(const struct ring_walk *walk, const struct ring_spac
 		1,         1,       walk->machine, RING_WALK_FRAMES, NULL
 	};
 	struct unwind_world world = { first_mapping, space->mappings, walk->tables, 1, walk->table_count };
-	struct unwind_stacks out = { addresses, RING_WALK_FRAMES, &depth, &head->end, methods, &guessed_from };
+	struct unwind_stacks out = { addresses, RING_WALK_FRAMES, &depth, &head->end, methods, &guessed_from, is_lost };
 
 	for (uint32_t i = 0; i < UNWIND_X86_64_WORDS; i++)
 		if (walk->places[i] >= 0 && (uint32_t)walk->places[i] < walk->register_count)
@@ -216,8 +216,8 @@ static uint64_t replace_sample(struct ring_walk *walk, const struct sample *samp
 	struct ring_space nothing = { .pid = pid };
 	uint64_t addresses[RING_WALK_FRAMES], bytes;
 	struct ring_walk_head head;
-	uint32_t depth = walk_sample(walk, is_known ? space : &nothing, sample, addresses, &head);
-	bool is_lost = head.end == UNWIND_END_NO_MAPPING && !head.guessed_from;
+	uint8_t is_lost;
+	uint32_t depth = walk_sample(walk, is_known ? space : &nothing, sample, addresses, &head, &is_lost);
 
 	if (is_lost)
 		ask(walk, space, pid);
@@ -231,7 +231,8 @@ static uint64_t replace_sample(struct ring_walk *walk, const struct sample *samp
 			walk->copied++;
 			return bytes;
 		}
-		walk->not_copied++;
+		/* Where a guess leads, mostly nothing is. */
+		walk->not_copied += head.end == UNWIND_END_NO_TABLE || head.end == UNWIND_END_NO_MAPPING;
 	}
 	bytes = put_sample(sample, &head, addresses, depth, out);
 	walk->walked += bytes != 0;

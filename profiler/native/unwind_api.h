@@ -144,6 +144,7 @@ struct unwind_stacks {
 	uint8_t *end;           /* enum unwind_end */
 	uint16_t *methods;      /* UNWIND_METHODS a sample */
 	uint16_t *guessed_from; /* index of the first address that is a guess; 0: none is */
+	uint8_t *is_lost;       /* whether it led to where nothing is mapped; NULL: nobody asks */
 };
 
 /* Walk samples until all are done or the next stack might not fit. Returns how many are done. */

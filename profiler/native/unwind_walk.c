@@ -184,7 +184,8 @@ static int unwind_returns_to(struct unwind_memory *memory, uint64_t pc)
 
 /* One stack, leaf first; returns its depth. */
 static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_world *world,
-                     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why, uint16_t *guessed_from)
+                     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why, uint16_t *guessed_from,
+                     uint8_t *is_lost)
 {
 	uint32_t depth = 0;
 	int end = UNWIND_NOT_ENDED;
@@ -202,6 +203,7 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 			is_called = mapping && !is_generated(mapping) && !(state->flags & UNWIND_EXACT);
 			depth++;
 		}
+		*is_lost = !mapping;
 		if (!mapping) {
 			end = !(state->flags & UNWIND_GUESSED) ? UNWIND_END_NO_MAPPING
 			      : is_jit                         ? UNWIND_END_JIT
@@ -249,6 +251,7 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 	bool is_aarch64 = samples->machine == 183; /* EM_AARCH64 */
 	uint64_t used = 0, i;
 	struct unwind_state state;
+	uint8_t is_lost;
 
 	for (i = 0; i < samples->count && out->capacity - used >= samples->most_frames; i++) {
 		uint64_t at = samples->stack_start[i], bytes = samples->stack_bytes[i];
@@ -267,8 +270,9 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 			memory.bytes = samples->stack + at;
 			memory.size = bytes;
 		}
-		out->depth[i] = walk(&memory, &state, world, samples->space[i], samples->most_frames,
-		                     out->addresses + used, &out->end[i], &out->guessed_from[i]);
+		out->depth[i] =
+			walk(&memory, &state, world, samples->space[i], samples->most_frames, out->addresses + used,
+		             &out->end[i], &out->guessed_from[i], out->is_lost ? &out->is_lost[i] : &is_lost);
 		used += out->depth[i];
 		for (unsigned method = 0; method < UNWIND_METHODS; method++)
 			out->methods[i * UNWIND_METHODS + method] = (uint16_t)state.methods[method];

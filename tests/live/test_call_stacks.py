@@ -263,6 +263,19 @@ def test_frame_pointers_that_lead_in_a_circle_are_not_followed(build: Build, fol
     assert not capture.losses()
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_what_is_mapped_late_is_found_where_a_guess_leads_to_it(build: Build, folder: Path, options: list[str]) -> None:
+    capture = record(*options, "-F", "999", "--", build("late.c"), folder=folder)
+    late = [sample for sample in capture.samples if user_function(sample) == "untold"]
+    total = sum(sample.count for sample in late)
+    frames = ("from_there [guessed]", "main [guessed]")
+    whole = sum(sample.count for sample in late if sample.frames[-5:-3] == frames)
+    assert whole >= 0.97 * total > 100, Counter(sample.frames for sample in late)
+
+
 @pytest.mark.needs_bpf
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
 def test_what_is_incomplete_hangs_below_its_reason(folder: Path) -> None:

@@ -19,7 +19,7 @@ static void walk(const uint8_t *table, uint16_t machine, const uint8_t *data, si
 	struct unwind_world world = { first, &mapping, &table, 1, 1 };
 	struct unwind_samples samples = { registers, &space, &start,  &bytes,      data, size,
 		                          1,         1,      machine, MOST_FRAMES, NULL };
-	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods, &guessed_from };
+	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods, &guessed_from, NULL };
 
 	memcpy(registers, data, size < sizeof(registers) ? size : sizeof(registers));
 	registers[machine == 62 ? 16 : 3] = mapping.start + (size ? data[0] : 0) * 16;

@@ -150,6 +150,7 @@ class UnwindStacks(ctypes.Structure):
         ("end", ctypes.c_void_p),
         ("methods", ctypes.c_void_p),
         ("guessed_from", ctypes.c_void_p),
+        ("is_lost", ctypes.c_void_p),
     )
 
 

@@ -149,6 +149,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             end[done:].ctypes.data,
             methods[done:].ctypes.data,
             guessed_from[done:].ctypes.data,
+            None,
         )
         walked = unwind_api.library().tdprof_unwind_walk(ctypes.byref(given), ctypes.byref(spaces), ctypes.byref(out))
         addresses.append(chunk[: int(depth[done : done + walked].sum())].copy())

@@ -178,6 +178,22 @@ def test_who_is_not_known_is_asked_for_once_and_then_walked() -> None:
     assert walked(walker, data) == data
 
 
+def test_where_a_guess_leads_to_what_is_not_known_is_asked_for_and_what_leads_nowhere_is_not() -> None:
+    walker = RingWalker()
+    walker.publish(PID, [Extent(CODE, 0x180, 0, StackEnd.JIT)])  # both callers are behind it
+    walker.answer(PID, is_waiting=False)
+    kept = copies_after_nothing_new(is_waiting=False)
+    data = sample() * (kept + 1)
+    out = walked(walker, data)
+    assert out.startswith(sample() * kept)
+    assert len(out) < len(data)
+    assert walker.take_questions() == {PID}
+    assert not list(walker.notes())  # it may be nothing
+    walker.publish(PID, [Extent(CODE, 0x1000, 0, StackEnd.JIT)])
+    assert len(walked(walker, data)) < len(data) / 2
+    assert not walker.has_questions
+
+
 @pytest.mark.parametrize("extents", [[], [Extent(CODE, 0x1000, 0, StackEnd.NO_TABLE)]])
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_of_one_process_so_many_are_kept(extents: list[Extent], is_waiting: bool) -> None:
