@@ -247,6 +247,18 @@ def test_other_ways_of_taking_stacks(frameless: Path, folder: Path, way: str) ->
     assert deepest <= 2 if way == "no" else deepest > 2
 
 
+@pytest.mark.parametrize(("period", "is_walked"), [(1_000_000, True), (100_000, False)])
+def test_a_fixed_period_without_bpf_has_whole_stacks_or_says_so(
+    frameless: Path, folder: Path, period: int, is_walked: bool
+) -> None:
+    capture = record("--no-bpf", "-e", "cpu-clock", "-c", period, "--", frameless, "0.6", folder=folder)
+    assert any("frame pointers only" in note for note in capture.manifest["notes"]) is not is_walked
+    if is_walked:
+        assert whole_share(capture) >= 0.97, ends(capture)
+    else:
+        assert set(ends(capture)) <= {"frame-pointers-only", None}
+
+
 @pytest.mark.parametrize(
     "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
 )

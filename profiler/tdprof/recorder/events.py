@@ -12,6 +12,7 @@ from tdprof.recorder import perf_event as pe
 from tdprof.values import dataclass
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")
+_FASTEST_CPU_HZ = 4_000_000_000  # few are faster, and those not by much
 
 # perf_hw_id of include/uapi/linux/perf_event.h, under perf's names.
 HARDWARE_EVENTS = {
@@ -52,6 +53,14 @@ class Event:
     exclude_kernel: bool = False
     precise: int = 0
     unit: Unit = Unit.COUNT
+
+    @property
+    def most_hz(self) -> int:
+        """About so often can it happen on a CPU in a second; 0: nobody can say."""
+        if self.unit is Unit.NANOSECONDS:
+            return 1_000_000_000
+        is_cycles = (self.type, self.config) == (pe.PERF_TYPE_HARDWARE, HARDWARE_EVENTS["cycles"])
+        return _FASTEST_CPU_HZ if is_cycles else 0
 
     @property
     def is_software(self) -> bool:

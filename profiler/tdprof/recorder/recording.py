@@ -216,6 +216,7 @@ def _first_manifest(
             *sampling.cgroups.notes,
             *target.notes(options.pids),
             *(sampler.notes if sampler else []),
+            *sampling.notes,
             *(spe.notes if spe else []),
             *opened.notes,
             *([NO_INTERVALS] if options.asked_interval_ns != USUAL_INTERVAL_NS and sampler is None else []),

@@ -17,6 +17,7 @@ from tdprof.native.ring_walk import Mapping as RingMapping
 from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, OF_TRAMPOLINES, Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.chain_source import ChainSource
+from tdprof.recorder.events import Event
 from tdprof.recorder.ring import RingPart
 from tdprof.recorder.targets import Rate
 
@@ -29,7 +30,16 @@ _OUT_BYTES = 4 * MOST_RECORD_BYTES
 _MOST_EVENTS = 4  # a Topdown recording has ninety; copies of their stacks would leave no room in the rings
 # A ring of the usual size has room for some dozens of the least, and for as long as a reader may be late of the most.
 _BYTES_AT_1000_HZ, _LEAST_BYTES, _BYTES_OF_PERIODS = 16 << 10, 2 << 10, 4 << 10
+_MOST_HZ_OF_PERIODS = _BYTES_AT_1000_HZ * 1000 // _LEAST_BYTES  # where no less is copied
 _LATE_READERS_A_SECOND = 8
+
+
+def as_frequency(rate: Rate, events: Sequence[Event]) -> Rate:
+    """A fixed period as the frequency that it can have at most, where that is known and no more than copies are for."""
+    if not rate.period or not all(event.most_hz for event in events):
+        return rate
+    frequency_hz = max(-(-event.most_hz // rate.period) for event in events)
+    return Rate(frequency_hz=frequency_hz) if frequency_hz <= _MOST_HZ_OF_PERIODS else rate
 
 
 def chain_source(asked_bytes: int, rate: Rate, events: int) -> ChainSource:
@@ -37,7 +47,7 @@ def chain_source(asked_bytes: int, rate: Rate, events: int) -> ChainSource:
 
     Args:
         asked_bytes: that much; 0: as much as suits.
-        rate: of each event.
+        rate: of each event; a fixed period by `as_frequency`.
         events: that count at a time.
     """
     if asked_bytes or not rate.frequency_hz:
@@ -50,8 +60,8 @@ def chain_source(asked_bytes: int, rate: Rate, events: int) -> ChainSource:
 def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
     """Whether stacks of this machine can be walked, and are wanted to be.
 
-    Of itself not for each of many events, nor at a fixed period: samples may come faster than copies can be drained,
-    and a sample that is lost is worse than one whose callers are missing.
+    Of itself not for each of many events, nor at a fixed period of which no frequency is known: samples may come faster
+    than copies can be drained, and a sample that is lost is worse than one whose callers are missing.
     """
     is_bounded = events <= _MOST_EVENTS and rate.frequency_hz > 0
     wanted = call_graph is CallGraph.DWARF or (call_graph is CallGraph.AUTO and is_bounded)

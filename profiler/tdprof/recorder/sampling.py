@@ -14,11 +14,16 @@ from tdprof.recorder.chain_source import BY_FRAME_POINTERS, ChainSource
 from tdprof.recorder.ladder import BpfAttempt, Choice, events_together
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
+from tdprof.recorder.ring_walk import RingWalker, as_frequency, can_walk, chain_source
 from tdprof.recorder.targets import Rate
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.unwind.tables import TableCache
 from tdprof.values import dataclass
+
+_AT_A_PERIOD = (
+    "stacks: frame pointers only, so callers may be missing or wrong (samples of a fixed period may come too fast for "
+    "more; --call-graph dwarf walks by unwind tables)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Sampling:
         unwinding: gives whoever walks the programs' tables; None if nobody walks by them.
         chains: what samples in the rings say of their callers; how much is copied is up to the rings, too.
         cgroups: whether and how samples name their control groups.
+        notes: what the user should know of how stacks are walked without the programs.
     """
 
     choice: Choice
@@ -46,6 +52,7 @@ class Sampling:
     unwinding: Unwinding | None
     chains: ChainSource
     cgroups: CgroupNaming
+    notes: list[str]
 
     @property
     def programs(self) -> Sequence[int] | None:
@@ -94,20 +101,33 @@ def start_sampling(
     if sampler:
         stack.enter_context(sampler)
     cgroups = cgroups.on_rung(has_bpf=sampler is not None)
-    walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
+    asked = as_frequency(options.rate, choice.events)
+    walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, asked) else None
     periods = control.periods if control else [0] * len(choice.events)
     rates = [Rate(period=period) if period else options.rate for period in periods]
     chains = replace(
-        chain_source(options.stack_bytes, rates[0], together) if walker else BY_FRAME_POINTERS,
+        chain_source(options.stack_bytes, rates[0] if control else asked, together) if walker else BY_FRAME_POINTERS,
         is_leaf_only=options.call_graph is CallGraph.NONE,
         has_cgroups=cgroups.is_told,
     )
+    by_kernel = sampler is None and walker is None and options.call_graph is CallGraph.AUTO
     unwinding = _start_unwinding(options, sampler, walker)
     if unwinding:
         stack.enter_context(unwinding)
         if files:
             unwinding.prepare_files(files)
-    return Sampling(choice, rates, sampler, rung, reason, walker, unwinding, chains, cgroups)
+    return Sampling(
+        choice,
+        rates,
+        sampler,
+        rung,
+        reason,
+        walker,
+        unwinding,
+        chains,
+        cgroups,
+        [_AT_A_PERIOD] if by_kernel and asked.period else [],
+    )
 
 
 def _start_unwinding(options: RecordOptions, sampler: BpfSampler | None, walker: RingWalker | None) -> Unwinding | None:

@@ -121,7 +121,7 @@ def meaning_of_end(end: StackEnd, profile: Profile) -> str:
 def stack_quality(profile: Profile, walks: StackWalks) -> str:
     """How many samples have their whole user call stack, and the commonest reasons why others have not."""
     if list(walks.ends) == [StackEnd.FRAME_POINTERS_ONLY]:
-        return "frame pointers only: callers may be missing, and which is not known"
+        return "frame pointers only: callers may be missing or wrong, and which is not known"
     total = walks.total
     parts = [f"{_share(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
     others = [(end, count) for end, count in walks.ends.items() if end is not StackEnd.COMPLETE]

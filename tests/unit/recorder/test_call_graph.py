@@ -71,7 +71,8 @@ def test_all_is_said_only_of_all() -> None:
 
 def test_frame_pointers_tell_nothing() -> None:
     assert (
-        said({StackEnd.FRAME_POINTERS_ONLY: 5}) == "frame pointers only: callers may be missing, and which is not known"
+        said({StackEnd.FRAME_POINTERS_ONLY: 5})
+        == "frame pointers only: callers may be missing or wrong, and which is not known"
     )
 
 

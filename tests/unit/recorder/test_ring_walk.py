@@ -27,8 +27,9 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf.unwind_arrays import Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
+from tdprof.recorder.events import parse_events
 from tdprof.recorder.ring import RingPart
-from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
+from tdprof.recorder.ring_walk import RingWalker, as_frequency, can_walk, chain_source
 from tdprof.recorder.targets import Rate
 from tdprof.unwind.walk import Walked
 
@@ -258,6 +259,25 @@ def test_larger_rings_are_for_more_of_each_stack() -> None:
     assert copied(Rate(frequency_hz=1999), 4, ring_bytes=16 << 20) == 16 << 10
     assert copied(Rate(period=1000), ring_bytes=8 << 20) == 4 << 10
     assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20, asked=2048) == 2048
+
+
+@pytest.mark.parametrize(
+    ("names", "period", "frequency_hz"),
+    [
+        ("cpu-clock", 1_000_000, 1000),
+        ("task-clock:u", 3_000_001, 334),
+        ("cycles:u", 1_000_003, 4000),
+        ("cycles,cpu-clock", 1_000_003, 4000),
+        ("cpu-clock", 125_000, 8000),
+        ("cpu-clock", 124_999, 0),
+        ("instructions", 1_000_000_000, 0),
+        ("cycles,page-faults", 1_000_000_000, 0),
+    ],
+)
+def test_the_period_of_a_clock_is_a_frequency(names: str, period: int, frequency_hz: int) -> None:
+    asked = Rate(period=period)
+    assert as_frequency(asked, parse_events(names)) == (Rate(frequency_hz=frequency_hz) if frequency_hz else asked)
+    assert as_frequency(Rate(frequency_hz=99), parse_events(names)) == Rate(frequency_hz=99)
 
 
 @pytest.mark.parametrize("ring_bytes", [4 << 10, 16 << 10, 64 << 10, 256 << 10])
