@@ -14,7 +14,7 @@ import pytest
 from attack.conftest import User
 from builders.elf import ElfFile, Symbol, with_program_header
 
-pytestmark = [pytest.mark.needs_perf]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 SECRET = "7f0000000000 1000 the_secret_of_root\n"
 PATIENCE_S = 300.0  # the recordings last a second

@@ -23,6 +23,8 @@ from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
 
+pytestmark = pytest.mark.beside_others
+
 TICK_NS = 10_000_000
 SECRET_MAP = "1000 10 secret\n"
 # Covers a file of the user's with one of root's, in a mount namespace of the user's own.

@@ -26,6 +26,8 @@ from tdprof.model.losses import Losses
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.session import record
 
+pytestmark = pytest.mark.beside_others
+
 ROUNDS = 1000
 MANIFEST = Manifest(
     host=HOST,

@@ -12,6 +12,8 @@ from attack.races import PLANT_LINKS, SWAP_FOLDER_FOR_LINK
 from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.linux.own_folder import OwnFolder
 
+pytestmark = pytest.mark.beside_others
+
 ROUNDS = 1000
 
 

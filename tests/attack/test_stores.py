@@ -11,6 +11,8 @@ import pytest
 from attack.conftest import User
 from builders.fleet import make_host_capture
 
+pytestmark = pytest.mark.beside_others
+
 # Puts links to another folder in place of each folder that a store has, as soon as its name is there.
 SWAP = """
 import os, sys, time

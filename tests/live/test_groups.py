@@ -28,8 +28,15 @@ BENCH = Path(__file__).resolve().parents[2] / "tools/bench"
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("use_bpf", [True, False])
-@pytest.mark.parametrize("is_pass_per_group", [False, True])
+@pytest.mark.parametrize(
+    ("use_bpf", "is_pass_per_group"),
+    [
+        (True, True),
+        pytest.param(True, False, marks=pytest.mark.thorough),
+        (False, False),
+        pytest.param(False, True, marks=pytest.mark.thorough),
+    ],
+)
 def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf: bool, is_pass_per_group: bool) -> None:
     groups = [SampledGroup([0, 1], NAMES, []), SampledGroup([2, 3], NAMES, [])]
     passes: list[tuple[int, int]] = []
