@@ -103,6 +103,27 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 }
 
 /*
+ * Note a frame, or what it executes, for who names methods, unless there are too many. The compiler must not see that
+ * the number is below the bound: it would leave the mask out, and if it keeps the number on the stack then Linux 6.1
+ * forgets that it was checked.
+ */
+static __always_inline void note_java(struct walk *walk, __u64 fp, __u64 sp, __u64 depth)
+{
+	__u32 number = walk->java_count;
+
+	if (number >= JAVA_SLOTS)
+		return;
+	asm volatile("" : "+r"(number));
+	struct java_place *place = &walk->java[number & (JAVA_SLOTS - 1)];
+
+	place->fp = fp;
+	place->sp = sp;
+	place->depth = depth;
+	walk->java_heap = walk->mapping.first_bucket - 1;
+	walk->java_count = number + 1;
+}
+
+/*
  * The rule for a frame of a JVM's interpreter, which is noted for who names its method. Below its frame pointer it
  * keeps its caller's stack pointer. As it begins and ends a method that is another frame's, so where it was interrupted
  * this is a guess; of the leaf that is said in the end. No call precedes where it returns to.
@@ -110,7 +131,7 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 static __always_inline void interpreter_rule(struct walk *walk, struct unwind_rule *rule)
 {
 	struct unwind_state *state = &walk->state;
-	__u32 depth = walk->stack.depth, count = walk->java_count;
+	__u32 depth = walk->stack.depth;
 
 	if (depth && state->flags & UNWIND_EXACT) /* a signal came */
 		state->flags |= UNWIND_GUESSED;
@@ -118,13 +139,7 @@ static __always_inline void interpreter_rule(struct walk *walk, struct unwind_ru
 	rule->ra = UNWIND_RA_NEAR + 1;
 	rule->fp = UNWIND_FP_BY_FP;
 	rule->offset = -8 * 256;
-	if (count >= JAVA_SLOTS)
-		return;
-	walk->java[count & (JAVA_SLOTS - 1)].fp = state->fp;
-	walk->java[count & (JAVA_SLOTS - 1)].sp = state->sp;
-	walk->java[count & (JAVA_SLOTS - 1)].depth = depth;
-	walk->java_heap = walk->mapping.first_bucket - 1;
-	walk->java_count = count + 1;
+	note_java(walk, state->fp, state->sp, depth);
 }
 
 static __always_inline int was_java_code_sent(__u64 identity);
@@ -132,16 +147,10 @@ static __always_inline int was_java_code_sent(__u64 identity);
 /* Note what a JVM has compiled for who names its method, unless that was done. */
 static __always_inline void note_compiled(struct walk *walk, const struct code_heap *heap, __u64 blob)
 {
-	__u32 count = walk->java_count;
 	__u64 identity = blob ? compilation_identity(heap, blob, walk->key.pid) : 0;
 
-	if (!identity || count >= JAVA_SLOTS || was_java_code_sent(identity))
-		return;
-	walk->java[count & (JAVA_SLOTS - 1)].fp = blob;
-	walk->java[count & (JAVA_SLOTS - 1)].sp = identity;
-	walk->java[count & (JAVA_SLOTS - 1)].depth = JAVA_COMPILED;
-	walk->java_heap = walk->mapping.first_bucket - 1;
-	walk->java_count = count + 1;
+	if (identity && walk->java_count < JAVA_SLOTS && !was_java_code_sent(identity))
+		note_java(walk, blob, identity, JAVA_COMPILED);
 }
 
 /* Find the rule for an address; not 0: why there is none. */
