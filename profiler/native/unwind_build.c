@@ -14,6 +14,7 @@ static void release(struct unwind_table *table)
 	free(table->code);
 	RELEASE(table->calls);
 	RELEASE(table->beginnings);
+	RELEASE(table->doubtful);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 }

@@ -74,6 +74,7 @@ struct unwind_table {
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
 	VECTOR(place_t) calls, beginnings; /* as in a table's file */
+	VECTOR(uint32_t) doubtful;         /* numbers of beginnings in the segment that no padding lies before */
 	struct budget budget;              /* without limit */
 };
 
@@ -96,8 +97,8 @@ bool find_certain(const struct unwind_table *table, place_t start, place_t end, 
 void finish_table(struct unwind_table *table);
 
 /* --- unwind_calls.c --- */
-/* Whether execution may return to a place of the segment that rows are being added to. */
-bool may_be_returned_to(struct unwind_table *table, place_t place);
+/* Leave those out of the beginnings in the segment that rows were added to which execution may return to. */
+void check_beginnings(struct unwind_table *table);
 
 /* --- unwind_program.c: where a register's value in the caller is --- */
 enum saved_kind {

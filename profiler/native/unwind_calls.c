@@ -3,21 +3,49 @@
 #include "unwind_calls.h"
 #include "unwind_build.h"
 
-enum { MOST_CODE = 16 << 20, LONGEST_CALL = 7 };
+enum {
+	MOST_CODE = 16 << 20,
+	LONGEST_CALL = 7,
+	BYTES_OF_SMALL = 512, /* code that a function without padding before it stands for, where most are such */
+};
 
-bool may_be_returned_to(struct unwind_table *table, place_t place)
+/* Whether execution may return to a place of the segment that rows are being added to. */
+static bool may_be_returned_to(struct unwind_table *table, place_t place)
 {
 	uint64_t before, after = 0;
 	place_t first;
-	/* To read all code of x86-64 takes half as long as all else; few of its functions lie without padding. */
-	const uint8_t *code = table->header.machine == MACHINE_AARCH64 ? segment_code(table, &first) : NULL;
+	const uint8_t *code = segment_code(table, &first);
 
 	if (!code || place - first < sizeof(before))
 		return true;
 	memcpy(&before, code + (place - first) - sizeof(before), sizeof(before));
 	if (segment_end(table, place) - place >= sizeof(after))
 		memcpy(&after, code + (place - first), sizeof(after));
-	return unwind_ends_with_branch_and_link(before) || unwind_begins_with_arm_sigreturn(after);
+	if (table->header.machine == MACHINE_AARCH64)
+		return unwind_ends_with_branch_and_link(before) || unwind_begins_with_arm_sigreturn(after);
+	return unwind_ends_with_call(before) || unwind_begins_with_sigreturn(after);
+}
+
+void check_beginnings(struct unwind_table *table)
+{
+	const uint32_t *doubtful = table->doubtful.items, *behind = doubtful + table->doubtful.count;
+	uint32_t bytes = table->segments[table->segment].bytes, kept = 0;
+	/* To read all code of x86-64 takes half as long as all else, and few functions lie without padding, unless the
+	 * compiler was to save room. */
+	bool is_read = table->header.machine == MACHINE_AARCH64 || table->doubtful.count >= bytes / BYTES_OF_SMALL;
+
+	if (doubtful == behind)
+		return;
+	for (uint32_t i = 0; i < table->beginnings.count; i++) {
+		place_t place = table->beginnings.items[i];
+		bool is_doubtful = doubtful < behind && *doubtful == i;
+
+		doubtful += is_doubtful;
+		if (!is_doubtful || (is_read && !may_be_returned_to(table, place)))
+			table->beginnings.items[kept++] = place;
+	}
+	table->beginnings.count = kept;
+	table->doubtful.count = 0;
 }
 
 /* Whether a caller's CFA may be relative to a register that only the topmost frame knows. */

@@ -225,6 +225,7 @@ static void enter_segment(struct unwind_table *table, uint32_t number)
 		const struct unwind_segment *segment = &table->segments[table->segment];
 
 		fill_gap(table, segment_start(segment) + segment->bytes);
+		check_beginnings(table);
 		number_buckets(table, segment->first_bucket + bucket_span(segment) + 1);
 		table->segment++;
 		if (table->segment < table->header.segments)
@@ -240,8 +241,9 @@ void begin_rows(struct unwind_table *table, place_t start, place_t end)
 		number++;
 	enter_segment(table, number);
 	/* No function ends with padding, so a call that is the last one's last does not return to behind that. */
-	if ((start > table->covered && start - table->covered <= MOST_PADDING) || !may_be_returned_to(table, start))
-		PUSH(table->beginnings, &table->budget, start);
+	if (start <= table->covered || start - table->covered > MOST_PADDING)
+		PUSH(table->doubtful, &table->budget, table->beginnings.count);
+	PUSH(table->beginnings, &table->budget, start);
 	fill_gap(table, start);
 	table->covered = end;
 }

@@ -15,15 +15,16 @@ from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 
 TEXT, SIZE, STACK = 0x401000, 0x1000, 0x7FFD00000A00
+SMALL = 0x200  # as code is where functions lie without padding
 BEGINNING = TEXT + 0x100
 ARM_CIE = entry(b"\0\0\0\0\x01zR\0" + uleb(4) + b"\x78" + uleb(30) + b"\x01\x03\x0c\x1f\x00")
 # Behind the first instruction the CFA is sp + 16; x29 and x30 are saved right below it.
 STORES_PAIR = b"\x41\x0e\x10\x9d\x02\x9e\x01"
 
 
-def table_of(machine: int, ends: int, code: bytes) -> bytes:
+def table_of(machine: int, ends: int, code: bytes, size: int = SIZE) -> bytes:
     """Of two functions, the first ``ends`` bytes before the second and with ``code`` as its last."""
-    text = bytearray(SIZE)
+    text = bytearray(size)
     text[BEGINNING - ends - len(code) - TEXT : BEGINNING - ends - TEXT] = code
     first, second = (TEXT, 0x100 - ends), (BEGINNING, 0x100)
     if machine == EM_X86_64:
@@ -34,7 +35,7 @@ def table_of(machine: int, ends: int, code: bytes) -> bytes:
     table = binding.build_table(
         binding.TableInput(
             machine,
-            [binding.Segment(TEXT, TEXT, SIZE, 0)],
+            [binding.Segment(TEXT, TEXT, size, 0)],
             eh_frame=binding.Section(information),
             read_code=lambda address, size: bytes(text[address - TEXT : address - TEXT + size]),
         )
@@ -84,6 +85,23 @@ def test_what_stands_before_the_function_that_is_returned_to_is_a_caller_only_if
     assert found.methods.sum() == is_caller
     if not is_caller and machine == EM_X86_64:
         assert StackEnd(int(found.end[0])) is StackEnd.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("code", "is_caller"),
+    [
+        pytest.param("c3", False, id="return"),
+        pytest.param("e800000000c3", False, id="a call and more"),
+        pytest.param("e800000000", True, id="a call that does not return"),
+        pytest.param("ff1500000000", True, id="such a call of a pointer's"),
+    ],
+)
+def test_where_code_is_small_functions_of_x86_need_no_padding_to_be_told_from_callers(
+    code: str, is_caller: bool
+) -> None:
+    table = table_of(EM_X86_64, 0, bytes.fromhex(code), SMALL)
+    assert walked(EM_X86_64, table).addresses.tolist() == [BEGINNING + 0x20, *[BEGINNING] * is_caller]
+    assert walked(EM_X86_64, table_of(EM_X86_64, 0, bytes.fromhex(code))).addresses.tolist()[1:] == [BEGINNING]
 
 
 def test_beginnings_ascend_and_are_as_many_as_a_table_says() -> None:
