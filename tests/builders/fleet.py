@@ -41,6 +41,7 @@ def make_host_capture(
     """A capture of ``main`` calling functions, each with so many samples of cpu-clock; names are in the capture.
 
     Args:
+        midr: of its core; none is no Arm core.
         events: how many times the samples of each event are; cpu-clock alone without it.
         functions: name and source file of those that are not called as in ``samples``, or stand elsewhere.
     """
@@ -67,7 +68,8 @@ def make_host_capture(
         writer.write("mappings", capture_tables.mappings((0, 100, base, 0x100000, 0, module, build_id)))
         writer.write("processes", capture_tables.processes((0, "name", 100, 100, None, None, "app")))
         writer.write("symbols", capture_tables.table(SYMBOLS, symbols))
-    machine = replace(host, hostname=hostname, boot_id=hostname if boot_id is None else boot_id, midr_el1={"0": midr})
+    cores = {"0": midr} if midr else {}
+    machine = replace(host, hostname=hostname, boot_id=hostname if boot_id is None else boot_id, midr_el1=cores)
     unit = {name: Unit.NANOSECONDS if name == "cpu-clock" else Unit.COUNT for name in events}
     infos = [EventInfo(name, unit[name], period=PERIOD) for name in events]
     length = round(seconds * 1e9)

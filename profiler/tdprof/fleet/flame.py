@@ -1,5 +1,6 @@
 """The call paths of a store as one profile, for the page, pprof and all other exports."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -57,7 +58,7 @@ def fleet_profile(store: Store, found: Found) -> Profile:
         kinds = [stratum.core for stratum in found.strata]
         raise TdprofError(
             f"{store.place} has {few(kinds)}: what different kinds of core do is not put together",
-            hint=f"--recordings core={kinds[0]}",
+            hint=f"--recordings {shlex.quote(f'core={kinds[0]}')}",
             status=2,
         )
     (stratum,) = found.strata

@@ -13,6 +13,7 @@ import pyarrow.compute
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.counts import FUNCTION_KEYS, FunctionKey, number_keys
+from tdprof.fleet.nothing_found import nothing_found
 from tdprof.fleet.quantiles import HostParts, Pooled, estimate_intervals, find_quantiles
 from tdprof.fleet.read import fleet_functions, read_parts, what_is_missing
 from tdprof.fleet.recordings import Recording, only
@@ -77,6 +78,8 @@ def find_latencies(store: Store, chosen: Chosen, latency: str) -> tuple[list[Fle
         TdprofError: no recording that is meant has SPE records, or a roll-up is missing or damaged.
     """
     parts = read_parts(store, chosen, each_recording=True)
+    if not parts.recordings:
+        raise nothing_found(store, chosen)
     stems = store.stems_with("spe_latency")
     by_core: dict[str, list[Recording]] = {}
     for each in parts.recordings:

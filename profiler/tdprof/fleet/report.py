@@ -9,6 +9,7 @@ import numpy as np
 from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.errors import TdprofError
 from tdprof.fleet.estimate import HostSums, estimate_shares
+from tdprof.fleet.nothing_found import nothing_found
 from tdprof.fleet.read import Parts, count_functions, rates, read_parts, strata_of, what_is_missing
 from tdprof.fleet.selection import Chosen
 from tdprof.fleet.store import Store
@@ -45,10 +46,7 @@ def find_recordings(store: Store, chosen: Chosen, event: str | None, *, each_rec
     parts = read_parts(store, chosen, each_recording=each_recording)
     counts = list(parts.counts())
     if not counts:
-        raise TdprofError(
-            f"{store.place} has no recordings of what was asked for",
-            hint=f"tdprof fleet check {store.place} says what it has",
-        )
+        raise nothing_found(store, chosen)
     strata = strata_of(counts)
     names = sorted({stratum.event for stratum in strata})
     if event is None:

@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from builders.fleet import NEOVERSE_N1, NEOVERSE_V1, make_host_capture, tdprof
+from builders.hosts import HOST
 from tdprof.fleet.simulate import FleetPlan, Simulated, simulate
 
 WORK = {"work": 6000, "parse": 3000, "rest": 1000}
@@ -50,6 +53,46 @@ def test_kinds_of_cores_are_never_put_together(tmp_path: Path, store: Path) -> N
     rows = list(csv.DictReader(io.StringIO(tdprof("fleet", "report", store, "--csv").stdout)))
     assert {row["core"] for row in rows} == {"neoverse-n1", "neoverse-v1"}
     assert tdprof("fleet", "report", store, "--event", "no-such").status == 2
+
+
+def test_kinds_of_cores_are_chosen_by_the_words_of_the_hint(tmp_path: Path, store: Path) -> None:
+    for name, model in (("a", "AMD EPYC"), ("b", "Intel Xeon")):
+        host = replace(HOST, machine="x86_64", cpu_model=model)
+        make_host_capture(tmp_path / "caps" / name, name, {name: 10}, host=host, midr="")
+    assert tdprof("fleet", "add", store, tmp_path / "caps").status == 0
+    error = tdprof("export", store, "--to", "folded").error
+    assert error is not None
+    assert error.hint is not None
+    assert tdprof("export", store, "--to", "folded", *shlex.split(error.hint)).stdout == "1 host;main;a 100000000\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "hint"),
+    [
+        (["colour=red"], "no recording of {} has a label 'colour'", "what they have: core, host, kernel, build, version"),
+        (["core=arm"], "{} has no recordings of core=arm", "such as core=neoverse-v1"),
+        (["version=3"], "{} has no recordings of version=3", "such as version=1, version=2"),
+        (["build=12"], "{} has no recordings of build=12", f"such as build={'ab' * 20}"),
+        (
+            ["host=h1", "version=2"],
+            "{} has no recordings of what was asked for",
+            "its recordings are of 2026-11-22 to 2026-11-22",
+        ),
+    ],
+)
+def test_what_no_recording_has_is_told_apart(
+    tmp_path: Path, store: Path, asked: list[str], message: str, hint: str
+) -> None:
+    for version in ("1", "2"):
+        capture = make_host_capture(tmp_path / version, f"h{version}", {"work": 10})
+        assert tdprof("fleet", "add", store, capture, "--label", f"version={version}").status == 0
+    words = [word for condition in asked for word in ("--where", condition)]
+    for prepare in ((), ("fleet", "compact", store)):
+        assert not prepare or tdprof(*prepare).status == 0
+        for command in ("report", "spe", "hosts"):
+            error = tdprof("fleet", command, store, *words).error
+            assert error is not None
+            assert (error.message, error.hint) == (message.format(store), hint)
 
 
 def test_a_release_that_changed_is_found_and_fails(tmp_path: Path, store: Path) -> None:
