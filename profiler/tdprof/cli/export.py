@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
+from click.core import ParameterSource
 
 from tdprof.cli.capture_options import capture_argument, find_input, selection_options, symbol_options
 from tdprof.cli.fleet import is_store, recordings_options, store_place
@@ -104,6 +105,13 @@ FORMATS = {
     ),
 }
 
+_OF_STORES = {"--since", "--until", "--recordings"}
+# A store has names already, and adds its recordings' processes and times up.
+_OF_CAPTURES = {
+    *("--diff", "--comm", "--pid", "--tid", "--where", "--time"),
+    *("--symfs", "--debug-dir", "--no-symbol-cache"),
+}
+
 
 @click.command("export")
 @capture_argument
@@ -152,6 +160,7 @@ def command(
     tdprof export prod --to html -o fleet.html --since 7d  of a store (tdprof fleet): all hosts of one kind of core
     """
     target = FORMATS[format_name]
+    _check_options(capture, has_store=(has_store := is_store(capture)))
     if older and not target.is_page:
         raise TdprofError("--diff is an option of --to html", hint=f"tdprof diff {older} {capture}", status=2)
     is_stdout = str(output) == "-"
@@ -161,7 +170,7 @@ def command(
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    if is_store(capture):
+    if has_store:
         _write(target, _prepare_store(capture, target, event, selection, chosen()), output)
         return
     source = find_input(capture)
@@ -177,6 +186,20 @@ def command(
             what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))
         say_losses(what.profile.losses, what.profile.unreadable)
     _write(target, what, output)
+
+
+def _check_options(place: Path, *, has_store: bool) -> None:
+    """Refuse what is typed in vain: a choice of recordings of a capture, or of what a store does not tell."""
+    options, what, hint = (
+        (_OF_CAPTURES, "captures", "--since, --until and --recordings choose recordings, --module and --function samples")
+        if has_store
+        else (_OF_STORES, "stores", "--time, --where cgroup=NAME, --comm and the like choose samples of a capture")
+    )
+    context = click.get_current_context()
+    for each in context.command.params:
+        if each.opts[0] in options and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
+            other = "store" if has_store else "capture"
+            raise TdprofError(f"{each.opts[0]} is an option for {what}; {place} is a {other}", hint=hint, status=2)
 
 
 def _write(target: Format, what: Export, output: Path) -> None:

@@ -117,6 +117,12 @@ def test_only_the_page_takes_an_older_capture(topdown: Path) -> None:
         export(topdown, "--to", "folded", "--diff", "older.capture")
 
 
+@pytest.mark.parametrize("words", [["--since", "7d"], ["--until", "2026-01-01"], ["--recordings", "host=a"]])
+def test_recordings_are_not_chosen_of_a_capture(topdown: Path, words: list[str]) -> None:
+    with pytest.raises(TdprofError, match=f"{words[0]} is an option for stores"):
+        export(topdown, "--to", "folded", *words)
+
+
 def document(page: str) -> dict[str, Any]:
     """The header of the page's data."""
     data = zlib.decompress(base64.b64decode(page.partition('id="data">')[2].partition("<")[0]))

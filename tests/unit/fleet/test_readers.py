@@ -73,6 +73,19 @@ def test_several_kinds_of_cores_are_not_put_together(store: Path) -> None:
     assert "123" not in tdprof("export", store, "--to", "folded", "--recordings", "host=h1").stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--diff", "older"], ["--comm", "app"], ["--pid", "1"], ["--tid", "1"], ["--time", "1s-"]),
+        *(["--where", "cgroup=/"], ["--symfs", "/"], ["--debug-dir", "/"], ["--no-symbol-cache"]),
+    ],
+)
+def test_what_a_store_does_not_tell_is_not_asked_in_vain(store: Path, words: list[str]) -> None:
+    error = tdprof("export", store, "--to", "html", *words).error
+    assert error is not None
+    assert error.message.startswith(f"{words[0]} is an option for captures")
+
+
 @dataclass(frozen=True)
 class Documented:
     """What docs/fleet.md says to each engine, about a store; and the queries for all of them and for DuckDB."""
