@@ -40,8 +40,12 @@ class _Moment:
     kind: _From
     value: float
 
-    def within(self, start_realtime_ns: int, duration_ns: int, text: str) -> int:
-        """Nanoseconds since the recording's start; not in it, perhaps."""
+    def within(self, start_realtime_ns: int, duration_ns: int, text: str, length_ns: int = 0) -> int:
+        """Nanoseconds since the recording's start; not in it, perhaps.
+
+        Args:
+            length_ns: of what begins then. Of some days the one is meant that the recording is in, or nearest to.
+        """
         match self.kind:
             case _From.START:
                 return round(self.value)
@@ -65,7 +69,7 @@ class _Moment:
             )
         midnight = start_realtime_ns // _NS_PER_DAY * _NS_PER_DAY
         at = [midnight + day * _NS_PER_DAY + round(self.value) - start_realtime_ns for day in (-1, 0, 1, 2)]
-        return min(at, key=lambda each: max(-each, each - duration_ns, 0))
+        return min(at, key=lambda each: max(-each - length_ns, each - duration_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +94,25 @@ class TimeRange:
             TdprofError: nothing of the recording is in it, or it is by a clock that the recording does not tell.
         """
         begin, end = (
-            default if moment is None else moment.within(start_realtime_ns, duration_ns, self.text)
-            for moment, default in ((self.begin, 0), (self.end, duration_ns))
+            default if moment is None else moment.within(start_realtime_ns, duration_ns, self.text, length)
+            for moment, default, length in ((self.begin, 0, self._length()), (self.end, duration_ns, 0))
         )
+        if self._length():
+            end = begin + self._length()
+        if self.begin is not None and self.end is not None and end <= begin:
+            raise TdprofError(f"--time {self.text} ends where it begins, or before", hint=_hint(), status=2)
         if begin >= duration_ns or end <= 0:
             where = "after the recording's end" if begin >= duration_ns else "before the recording's start"
             raise TdprofError(
                 f"--time {self.text} is {where}", hint=self._all(start_realtime_ns, duration_ns), status=2
             )
-        if self.begin is not None and self.end is not None and end <= begin:
-            raise TdprofError(f"--time {self.text} ends where it begins, or before", hint=_hint(), status=2)
         return max(begin, 0), min(end, duration_ns)
+
+    def _length(self) -> int:
+        """Nanoseconds between two times of day, of which the second may be of the next; 0 where they are not two."""
+        if not self.begin or not self.end or {self.begin.kind, self.end.kind} != {_From.MIDNIGHT}:
+            return 0
+        return round(self.end.value - self.begin.value) % _NS_PER_DAY
 
     def _all(self, start_realtime_ns: int, duration_ns: int) -> str:
         """The whole recording, as this range tells time."""

@@ -30,6 +30,9 @@ def seconds(text: str, *, duration_s: int = 60) -> list[tuple[float, float]]:
         ("250us-1ms", [(0.00025, 0.001)]),
         ("23:59:40-00:00:10", [(10, 40)]),
         ("23:59:00-23:59:40.5", [(0, 10.5)]),
+        ("11:00:00-23:59:40", [(0, 10)]),
+        ("23:59:50-12:30:00", [(20, 60)]),
+        ("13:00:00-10:00:00", [(0, 60)]),
         ("00:00:10-", [(40, 60)]),
         ("2025-12-31T23:59:40-2026-01-01T00:00:00", [(10, 30)]),
         ("0%-10%", [(0, 6)]),
@@ -70,6 +73,10 @@ def test_what_is_no_range_is_refused_with_the_forms(text: str) -> None:
         ("22:00:00-23:00:00", "before the recording's start"),
         ("-0s", "before the recording's start"),
         ("10:00:00-13:00:00", "after the recording's end"),
+        ("23:59:40-23:59:40", "ends where it begins, or before"),
+        ("0s-0s", "ends where it begins, or before"),
+        ("70s-65s", "ends where it begins, or before"),
+        ("0%-0%", "ends where it begins, or before"),
     ],
 )
 def test_a_range_with_nothing_of_the_recording_is_refused(text: str, message: str) -> None:
