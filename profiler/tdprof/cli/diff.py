@@ -8,6 +8,7 @@ import click
 
 from tdprof.cli.capture_options import find_input, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options
+from tdprof.cli.option_groups import Percent
 from tdprof.errors import TdprofError
 from tdprof.model.choices import DEFAULT_NOISE_PERCENT, Basis, Selection, SymbolOptions
 
@@ -43,7 +44,7 @@ FAIL_ON_HELP = (
 @click.option(
     "--noise",
     "noise_percent",
-    type=click.FloatRange(0, 1000),
+    type=Percent(0, 1000),
     default=DEFAULT_NOISE_PERCENT,
     metavar="PERCENT",
     help=f"How much two runs of one program differ on this machine ({DEFAULT_NOISE_PERCENT:g}); see docs/diff.md.",

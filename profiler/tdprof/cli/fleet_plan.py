@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tdprof.cli.form import Output, output_options, print_plain
+from tdprof.cli.option_groups import Percent
 from tdprof.cli.output import waiting
 from tdprof.errors import TdprofError
 
@@ -21,7 +22,7 @@ _MOST_HOSTS = 10_000
 @click.option("--hosts", default="10,30,100", metavar="N,…", help="Numbers of hosts to try (10,30,100).")
 @click.option(
     "--scatter",
-    type=click.FloatRange(0, 100),
+    type=Percent(0, 100),
     default=10.0,
     metavar="PERCENT",
     help="By how much a function's share differs between hosts (10).",
@@ -31,14 +32,14 @@ _MOST_HOSTS = 10_000
 )
 @click.option(
     "--share",
-    type=click.FloatRange(0, 50, min_open=True),
+    type=Percent(0, 50, min_open=True),
     default=1.0,
     metavar="PERCENT",
     help="Share of the function that matters (1).",
 )
 @click.option(
     "--change",
-    type=click.FloatRange(0, 400),
+    type=Percent(0, 400),
     default=20.0,
     metavar="PERCENT",
     help="By how much one function in ten changes in the release that is simulated (20).",

@@ -21,6 +21,14 @@ def adding(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
+class Percent(click.FloatRange):
+    """A number up to one of hundreds; click's own takes nan for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is not a number", param, ctx) if number != number else number
+
+
 def list_option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
     """Adds an option whose value is a list with commas. Given again it is the longer list, as perf has it."""
 

@@ -1,6 +1,5 @@
 """Whom `tdprof record` samples, and for how long."""
 
-import math
 from collections.abc import Sequence
 
 import click
@@ -8,6 +7,8 @@ import click
 from tdprof.cli.option_groups import adding, list_option
 from tdprof.errors import TdprofError
 from tdprof.values import dataclass
+
+_LONGEST_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class TargetOptions:
 
     def check_duration(self) -> None:
         """Raises TdprofError: it is no time."""
-        if self.duration_s is not None and not math.isfinite(self.duration_s):
+        if self.duration_s is not None and not self.duration_s <= _LONGEST_S:  # nor a number
             what = f"--duration takes a number of seconds, not {self.duration_s}"
             raise TdprofError(what, hint="--duration 10", status=2)
 

@@ -238,6 +238,7 @@ def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
         (["woken", "same", "--comm", "nobody"], "woken: no sample is of --comm nobody"),
         (["a", "same", "-e", "cycles"], "not both captures have an event 'cycles'"),
         (["a", "same", "--json", "--csv"], "exclude each other"),
+        (["a", "same", "--noise", "nan"], "--noise: 'nan' is not a number"),
         (["a"], "missing argument 'B'"),
     ],
 )

@@ -4,6 +4,7 @@ import click
 import pytest
 
 from tdprof.cli.record import command
+from tdprof.errors import TdprofError
 from tdprof.recorder.host import MAX_SAMPLE_RATE, read_setting
 
 
@@ -11,6 +12,12 @@ from tdprof.recorder.host import MAX_SAMPLE_RATE, read_setting
 def test_what_follows_the_command_is_the_command_s(between: list[str]) -> None:
     context = command.make_context("record", ["-F", "99", *between, "ls", "-la", "--freq", "1"])
     assert (context.params["frequency_hz"], context.params["words"]) == (99, ("ls", "-la", "--freq", "1"))
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+def test_a_duration_that_no_clock_tells_is_refused(seconds: str) -> None:
+    with pytest.raises(TdprofError, match="--duration takes a number of seconds"):
+        command.main(["--duration", seconds, "true"], standalone_mode=False)
 
 
 def test_the_greatest_frequency_is_the_kernel_s() -> None:
