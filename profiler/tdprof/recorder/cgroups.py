@@ -147,6 +147,8 @@ def chosen_cgroups(paths: Sequence[str]) -> Iterator[ChosenCgroups]:
 
 
 def _find(path: str, hierarchies: Sequence[Hierarchy]) -> tuple[Hierarchy, Path]:
+    if not path:  # a variable of a shell that is not set; whoever means all groups writes /
+        raise TdprofError("the control group's path is empty", hint=_HINT, status=2)
     absolute = Path(path).resolve()
     for hierarchy in hierarchies:
         if hierarchy.mount in (absolute, *absolute.parents) and (absolute / "cgroup.procs").exists():

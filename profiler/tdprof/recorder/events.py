@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat
-from tdprof.model.events import CLOCKS, SOFTWARE_EVENTS, Unit
+from tdprof.model.events import CLOCKS, OFF_CPU, SOFTWARE_EVENTS, Unit
 from tdprof.recorder import perf_event as pe
 from tdprof.values import dataclass
 
@@ -162,6 +162,8 @@ def _plain_event(text: str, name: str, pmus: Path) -> Event:
     for pmu in core_pmus(pmus):
         if (pmus / pmu / "events" / name).is_file():
             return _sysfs_event(text, pmu, name, pmus)
+    if name == OFF_CPU:
+        raise TdprofError(f"'{name}' is no event that is counted", hint="tdprof record --off-cpu", status=2)
     known = [*SOFTWARE_EVENTS, *HARDWARE_EVENTS]
     for pmu in core_pmus(pmus):
         known += _names(pmus / pmu / "events")

@@ -72,6 +72,7 @@ def test_commas_inside_slashes_do_not_split(pmus: Path) -> None:
     [
         ("cycels", "unknown event 'cycels'"),
         ("", "the event list is empty"),
+        ("off-cpu", "'off-cpu' is no event that is counted"),
         ("sched:sched_switch", "names a tracepoint"),
         ("cycles:z", "tracepoint or has an unknown modifier"),
         ("cpu-clock:kk", "the modifier 'k' stands too often in 'cpu-clock:kk'"),
