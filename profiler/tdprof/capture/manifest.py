@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from tdprof.capture.files import MANIFEST_FILE, last_folder, near_folder
+from tdprof.capture.files import MANIFEST_FILE, STORE_MARKER, last_folder, near_folder
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
@@ -182,7 +182,9 @@ def read_manifest(folder: Path) -> Manifest:
             near = near_folder(folder, MANIFEST_FILE)
             raise TdprofError(f"no capture at {folder}", hint=f"{near}, which is one" if near else hint) from error
         why = f"it has no {MANIFEST_FILE}" if folder.is_dir() else "it is no folder"
-        if last := last_folder(folder, MANIFEST_FILE):
+        if (folder / STORE_MARKER).is_file():
+            why, hint = "it is a store of many", f"tdprof fleet report {folder}"
+        elif last := last_folder(folder, MANIFEST_FILE):
             why, hint = "it is a folder of captures", f"{last}, which is one; or tdprof fleet add STORE {folder}"
         raise TdprofError(f"{folder} is not a capture: {why}", hint=hint) from error
     except (OSError, ValueError, RecursionError) as error:

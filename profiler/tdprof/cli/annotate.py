@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tdprof.capture.files import MANIFEST_FILE
 from tdprof.cli.capture_options import find_input, selection_options, symbol_options
 from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
@@ -116,7 +117,7 @@ def _print(annotation: "Annotation", event: int, output: Output) -> None:
 
 def _capture_and_function(words: Sequence[str]) -> tuple[Path, str]:
     match words:
-        case [function]:
+        case [function] if not (Path(function) / MANIFEST_FILE).is_file():
             return Path(DEFAULT_OUTPUT), function
         case [function, capture] if not Path(function).exists() and Path(capture).exists():
             raise TdprofError(

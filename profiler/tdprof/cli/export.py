@@ -191,7 +191,11 @@ def command(
 def _check_options(place: Path, *, has_store: bool) -> None:
     """Refuse what is typed in vain: a choice of recordings of a capture, or of what a store does not tell."""
     options, what, hint = (
-        (_OF_CAPTURES, "captures", "--since, --until and --recordings choose recordings, --module and --function samples")
+        (
+            _OF_CAPTURES,
+            "captures",
+            "--since, --until and --recordings choose recordings, --module and --function samples",
+        )
         if has_store
         else (_OF_STORES, "stores", "--time, --where cgroup=NAME, --comm and the like choose samples of a capture")
     )

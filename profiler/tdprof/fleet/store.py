@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tdprof.capture.files import STORE_MARKER, near_folder
+from tdprof.capture.files import MANIFEST_FILE, STORE_MARKER, near_folder
 from tdprof.errors import GoneError, TdprofError
 from tdprof.fleet.identity import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
@@ -127,8 +127,12 @@ class Store:
             with _naming(self.place):
                 text = _start_of(self._files, self._path(STORE_MARKER))
         except FileNotFoundError as error:
-            if near := near_folder(Path(self.place), STORE_MARKER):
+            if (Path(self.place) / MANIFEST_FILE).is_file():
+                hint = f"it is a capture, which tdprof fleet add STORE {self.place} puts into one"
+            elif near := near_folder(Path(self.place), STORE_MARKER):
                 hint = f"{near}, which is one"
+            elif Path(self.place).is_dir():
+                hint = "tdprof fleet add STORE CAPTURE… makes one of a folder that is empty or not there yet"
             raise TdprofError(f"{self.place} is no store: it has no {STORE_MARKER}", hint=hint, status=2) from error
         try:
             version = json.loads(text)["store_version"]

@@ -14,6 +14,7 @@ from tdprof.cli.main import main
         (["work"], 1, "no capture at tdprof.capture"),
         (["old.capture", "work"], 1, "no capture at old.capture"),
         ([], 2, "tdprof annotate [CAPTURE] FUNCTION"),
+        (["my.capture"], 2, "tdprof annotate [CAPTURE] FUNCTION"),
         (["a", "b", "c"], 2, "tdprof annotate [CAPTURE] FUNCTION"),
     ],
 )
@@ -25,6 +26,8 @@ def test_the_capture_may_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (tmp_path / "my.capture").mkdir()
+    (tmp_path / "my.capture/capture.json").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["tdprof", "annotate", *words])
     with pytest.raises(SystemExit) as left:

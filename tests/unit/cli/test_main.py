@@ -121,6 +121,15 @@ def test_a_capture_whose_name_is_typed_wrong_has_the_right_one_as_hint(tmp_path:
     assert said == "tdprof: no capture at prdo.capture\n  try: prod.capture, which is one\n"
 
 
+def test_a_store_has_the_command_that_reads_it_as_hint(tmp_path: Path) -> None:
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod" / "tdprof-store.json").touch()
+    assert run("report", "prod", cwd=tmp_path).stderr.splitlines() == [
+        "tdprof: prod is not a capture: it is a store of many",
+        "  try: tdprof fleet report prod",
+    ]
+
+
 def test_a_folder_of_captures_has_one_of_them_as_hint(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "segments" / f"2026010{number}").mkdir(parents=True)

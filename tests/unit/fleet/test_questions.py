@@ -69,7 +69,11 @@ def test_kinds_of_cores_are_chosen_by_the_words_of_the_hint(tmp_path: Path, stor
 @pytest.mark.parametrize(
     ("asked", "message", "hint"),
     [
-        (["colour=red"], "no recording of {} has a label 'colour'", "what they have: core, host, kernel, build, version"),
+        (
+            ["colour=red"],
+            "no recording of {} has a label 'colour'",
+            "what they have: core, host, kernel, build, version",
+        ),
         (["core=arm"], "{} has no recordings of core=arm", "such as core=neoverse-v1"),
         (["version=3"], "{} has no recordings of version=3", "such as version=1, version=2"),
         (["build=12"], "{} has no recordings of build=12", f"such as build={'ab' * 20}"),

@@ -412,10 +412,19 @@ def test_old_recordings_go_when_asked(tmp_path: Path, captures: list[Path]) -> N
     assert json.loads(tdprof("fleet", "report", place, "--json").stdout)["strata"][0]["recordings"] == 3
 
 
+def test_a_capture_in_place_of_a_store_is_told(tmp_path: Path) -> None:
+    capture = make_host_capture(tmp_path / "a", "a", {"work": 5})
+    for words in (("report", capture), ("add", capture, capture)):
+        error = tdprof("fleet", *words).error
+        assert error is not None
+        assert error.hint == f"it is a capture, which tdprof fleet add STORE {capture} puts into one"
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("of somebody")
-    with pytest.raises(TdprofError, match="is no store"):
+    with pytest.raises(TdprofError, match="is no store") as caught:
         Store.create(str(tmp_path))
+    assert "a folder that is empty or not there yet" in (caught.value.hint or "")
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
     with pytest.raises(TdprofError, match="is no store"):
         Store(str(tmp_path / "nowhere"))
