@@ -116,7 +116,10 @@ class Store:
         files = open_place(place)
         with _naming(place):
             if files.is_empty():
-                files.make()
+                try:
+                    files.make()
+                except FileNotFoundError as error:  # where none can be made, as in /proc
+                    raise _unusable(place, error) from error
                 text = json.dumps({"store_version": STORE_VERSION}, indent=1) + "\n"
                 files.write(posixpath.join(files.root, STORE_MARKER), text.encode())
         return cls(place)
@@ -339,9 +342,11 @@ def _naming(place: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise TdprofError(
-            f"cannot use the store {place}: {first_words(error)}", hint="is it there, and may it be used?"
-        ) from error
+        raise _unusable(place, error) from error
+
+
+def _unusable(place: str, error: OSError) -> TdprofError:
+    return TdprofError(f"cannot use the store {place}: {first_words(error)}", hint="is it there, and may it be used?")
 
 
 def _sum(path: str) -> Iterator[tuple[Span, str, str]]:

@@ -31,9 +31,11 @@ def open_folder(path: Path, check: Check, *, make: bool = False, start: int | No
         while left:
             name = left.pop()
             shown /= name
-            if make:
-                _make(name, fd)
-            inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            refused = _make(name, fd) if make else None
+            try:
+                inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            except FileNotFoundError as error:
+                raise refused or error from None
             try:
                 status = os.fstat(inner)
                 check(status, str(shown))
@@ -53,13 +55,16 @@ def open_folder(path: Path, check: Check, *, make: bool = False, start: int | No
         os.close(fd)
 
 
-def _make(name: str, folder: int) -> None:
+def _make(name: str, folder: int) -> OSError | None:
+    """Why it was not made, if it was not, which may be that it is there."""
     try:
         os.mkdir(name, 0o700, dir_fd=folder)
     except OSError as error:
-        # What is there already may be refused for other reasons; what is missing fails again when it is opened.
+        # What is there already may be refused for other reasons, too.
         if error.errno not in (errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
             raise
+        return error
+    return None
 
 
 def only_ours(status: os.stat_result, shown: str) -> None:

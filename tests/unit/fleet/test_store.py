@@ -412,6 +412,11 @@ def test_old_recordings_go_when_asked(tmp_path: Path, captures: list[Path]) -> N
     assert json.loads(tdprof("fleet", "report", place, "--json").stdout)["strata"][0]["recordings"] == 3
 
 
+def test_a_store_where_none_can_be_made_is_refused() -> None:
+    with pytest.raises(TdprofError, match=r"cannot use the store /proc/none: No such file or directory"):
+        Store.create("/proc/none")
+
+
 def test_a_capture_in_place_of_a_store_is_told(tmp_path: Path) -> None:
     capture = make_host_capture(tmp_path / "a", "a", {"work": 5})
     for words in (("report", capture), ("add", capture, capture)):

@@ -1,5 +1,6 @@
 """Folders of ours, without an attacker: names, modes, whole files; and the walk to a folder."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -126,6 +127,15 @@ def test_a_walk_follows_our_links_and_makes_what_is_missing(tmp_path: Path) -> N
             (tmp_path / "loop").symlink_to("loop")
         with pytest.raises(error):
             open_folder(tmp_path / missing, only_ours)
+
+
+def test_why_a_folder_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(OSError, match="Read-only file system"):
+        open_folder(tmp_path / "none", only_ours, make=True)
 
 
 def test_a_cache_is_made_when_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
