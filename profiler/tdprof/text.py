@@ -13,6 +13,14 @@ def format_seconds(ns: int) -> str:
     return f"{ns / 1e9:.3f} s" if ns >= 1_000_000 or not ns else f"{ns / 1e9:.9f} s"
 
 
+def percent_of(part: int, whole: int) -> str:
+    """A share to a tenth of a percent, never rounded to all or nothing."""
+    percent = 100 * part / whole
+    if 0 < part < whole and not 0.05 <= percent < 99.95:
+        return "<0.1%" if percent < 1 else ">99.9%"
+    return f"{percent:.1f}%"
+
+
 def few(names: Sequence[str], most: int = 6) -> str:
     """The names joined by commas; of more than fit one line only the first, and how many more there are."""
     if len(names) <= most:

@@ -11,7 +11,7 @@ from tdprof.model.arrays import distinct
 from tdprof.model.events import CLOCKS, OFF_CPU, SOFTWARE_EVENTS, EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.model.profile import Profile
-from tdprof.text import plural
+from tdprof.text import percent_of, plural
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.
@@ -186,8 +186,8 @@ def cut_doubt(cut: int, total: int) -> Iterator[str]:
     """Samples whose callers are no code, out of all."""
     if cut:
         yield (
-            f"at least {plural(cut, 'sample', 's')} ({cut / total:.1%}) without all callers: the next is outside any "
-            "mapping, where the call stack ends (build with -fno-omit-frame-pointer)"
+            f"at least {plural(cut, 'sample', 's')} ({percent_of(cut, total)}) without all callers: the next is "
+            "outside any mapping, where the call stack ends (build with -fno-omit-frame-pointer)"
         )
 
 

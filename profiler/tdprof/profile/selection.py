@@ -17,7 +17,7 @@ from tdprof.profile.choice import choose_function
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
 from tdprof.profile.intervals import choose_times
-from tdprof.text import format_seconds, plural, printable
+from tdprof.text import format_seconds, percent_of, plural, printable
 
 _Chosen = NDArray[np.bool_]
 _FINEST_NS = 150_000_000  # about what the shortest interval makes
@@ -51,7 +51,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
     stacks, (used, wakers_used) = _used_stacks(
         profile.stacks, samples.stack, wakers.stack if wakers else samples.stack[:0]
     )
-    share = f" ({part / whole:.1%})" if whole else ""
+    share = f" ({percent_of(part, whole)})" if whole else ""
     note = f"only samples of {selection.words}: {part:,} of {plural(whole, 'sample', 's')}{share}; shares are of these"
     why_none = why_no_metrics(profile, selection)
     note += f"; {why_none}" if why_none else ""

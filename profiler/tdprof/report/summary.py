@@ -17,7 +17,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.profile.idle import IDLE, idle_ns
 from tdprof.profile.runtimes import hidden_languages, java_interpreted, java_without_lines, runtimes_without_map
-from tdprof.text import format_seconds, plural, printable
+from tdprof.text import format_seconds, percent_of, plural, printable
 
 _LEAST_HIDDEN = 0.01  # share of the samples that a language is worth a line for
 LOSSES = {
@@ -123,24 +123,16 @@ def stack_quality(profile: Profile, walks: StackWalks) -> str:
     if list(walks.ends) == [StackEnd.FRAME_POINTERS_ONLY]:
         return "frame pointers only: callers may be missing or wrong, and which is not known"
     total = walks.total
-    parts = [f"{_share(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
+    parts = [f"{percent_of(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
     others = [(end, count) for end, count in walks.ends.items() if end is not StackEnd.COMPLETE]
-    reasons = [f"{_share(count, total)} {end.word}: {meaning_of_end(end, profile)}" for end, count in others[:2]]
+    reasons = [f"{percent_of(count, total)} {end.word}: {meaning_of_end(end, profile)}" for end, count in others[:2]]
     if rest := sum(count for _, count in others[2:]):
-        reasons.append(f"{_share(rest, total)} for other reasons")
+        reasons.append(f"{percent_of(rest, total)} for other reasons")
     if reasons:
         parts[0] += f" ({'; '.join(reasons)})"
     if walks.guessed:
-        parts.append(f"in {_share(walks.guessed, total)} some callers are guessed (their names say so)")
+        parts.append(f"in {percent_of(walks.guessed, total)} some callers are guessed (their names say so)")
     return "; ".join(parts)
-
-
-def _share(part: int, whole: int) -> str:
-    """Never rounded to all or nothing."""
-    percent = 100 * part / whole
-    if 0 < part < whole and not 0.05 <= percent < 99.95:
-        return "<0.1%" if percent < 1 else ">99.9%"
-    return f"{percent:.1f}%"
 
 
 def doubts(profile: Profile, unknown: list[UnknownSamples]) -> list[str]:
@@ -185,7 +177,7 @@ def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:
     for each in unknown:
         samples = plural(each.samples, "sample", "s")
         hint = _how_to_name(profile) if each.reason is Unknown.NO_PERF_MAP else ""
-        yield f"{samples} ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}{hint}"
+        yield f"{samples} ({percent_of(each.samples, total)}) in no known function: {REASONS[each.reason]}{hint}"
 
 
 def _hidden(profile: Profile) -> Iterator[str]:

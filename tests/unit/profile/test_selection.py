@@ -67,6 +67,12 @@ def test_what_is_left_is_a_whole_profile_that_says_what_it_is() -> None:
     assert select(profile, Selection()) is profile
 
 
+def test_a_few_samples_of_many_are_not_none() -> None:
+    profile = ProfileBuilder().add("main", count=9_999).add("rare").build()
+    [note] = select(profile, Selection(functions=("rare",))).notes
+    assert note.startswith("only samples of --function rare: 1 of 10,000 samples (<0.1%)")
+
+
 @pytest.mark.parametrize(
     ("selection", "message", "hint"),
     [
