@@ -15,6 +15,7 @@ from typing import Any
 from tdprof.capture.files import MANIFEST_FILE, STORE_MARKER, last_folder, near_folder
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.linux.folder_path import whose
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.duty import DutyInfo
 from tdprof.model.events import MOST_EVENTS, EventInfo, TopdownInfo
@@ -188,7 +189,8 @@ def read_manifest(folder: Path) -> Manifest:
             why, hint = "it is a folder of captures", f"{last}, which is one; or tdprof fleet add STORE {folder}"
         raise TdprofError(f"{folder} is not a capture: {why}", hint=hint) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise TdprofError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        hint = whose(path) if isinstance(error, PermissionError) else ""
+        raise TdprofError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
     version = data.get("schema_version") if isinstance(data, dict) else None
     if not isinstance(version, int):
         raise TdprofError(f"{path} is not a capture's manifest")

@@ -22,8 +22,10 @@ from tdprof.values import dataclass
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
 
+# What may not be read is told when it is: click's words have no hint.
+CAPTURE_PATH = click.Path(path_type=Path, readable=False)
 capture_argument = click.argument(
-    "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
+    "capture", type=CAPTURE_PATH, default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tdprof.cli.capture_options import find_input, selection_options, symbol_options
+from tdprof.cli.capture_options import CAPTURE_PATH, find_input, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options
 from tdprof.cli.option_groups import Percent
 from tdprof.errors import TdprofError
@@ -20,8 +20,8 @@ FAIL_ON_HELP = (
 
 
 @click.command("diff")
-@click.argument("a", type=click.Path(path_type=Path), metavar="A")
-@click.argument("b", type=click.Path(path_type=Path), metavar="B")
+@click.argument("a", type=CAPTURE_PATH, metavar="A")
+@click.argument("b", type=CAPTURE_PATH, metavar="B")
 @output_options(
     json="Print one JSON object with all values, intervals and tests.",
     csv="Print comma-separated values, a line for each value.",

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+from pathlib import Path
 
 import click
 
@@ -17,6 +18,7 @@ from tdprof.cli.process_end import leave
 from tdprof.cli.standard_error import open_standard_streams, say
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
+from tdprof.linux.folder_path import whose
 from tdprof.linux.temporary import avoid_temporary_folders_of_others
 from tdprof.text import printable
 
@@ -119,7 +121,8 @@ def main() -> None:
                 raise TdprofError("no folder for temporary files can be written to", hint="TMPDIR=DIR") from error
             if error.errno in _OF_PATHS and isinstance(error.filename, str | bytes):
                 name = printable(os.fsdecode(error.filename))
-                raise TdprofError(f"cannot use {name}: {error.strerror}") from error
+                hint = whose(Path(name)) if isinstance(error, PermissionError) else ""
+                raise TdprofError(f"cannot use {name}: {error.strerror}", hint=hint) from error
             # Help and version are click's to print; an error from elsewhere is a mistake of ours.
             from traceback import walk_tb  # only now: most commands end without it
 

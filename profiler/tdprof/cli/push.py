@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from tdprof.cli.capture_options import Input, find_input, symbol_options
+from tdprof.cli.capture_options import CAPTURE_PATH, Input, find_input, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
@@ -35,7 +35,7 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 
 @click.command("push")
-@click.argument("captures", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CAPTURE…")
+@click.argument("captures", nargs=-1, required=True, type=CAPTURE_PATH, metavar="CAPTURE…")
 @click.option("--to", "target", required=True, metavar="KIND+URL", help="The server; see the examples.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Of each profile. May be repeated.")
 @click.option("--tenant", metavar="ID", help="Whose they are, where a server has several (X-Scope-OrgID).")

@@ -1,5 +1,6 @@
 """Opening a folder name by name, so that who owns each name on the way decides, and nobody can swap one meanwhile."""
 
+import contextlib
 import errno
 import os
 import pwd
@@ -88,3 +89,12 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+def whose(path: Path) -> str:
+    """A hint for what may not be read: whose it is, or the folder that hides it; empty where it is this user's."""
+    for each in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            owner = os.stat(each).st_uid
+            return "" if owner == os.geteuid() else f"sudo tdprof …: {each} belongs to {user_name(owner)}"
+    return ""

@@ -1,7 +1,9 @@
 """capture.json: round trip, and what is said of a bad one."""
 
 import contextlib
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from builders.captures import write_manifest
 from builders.hosts import HOST
+from tdprof.capture import manifest
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.errors import TdprofError
 from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
@@ -54,6 +57,17 @@ def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TdprofError, match=r"capture schema 99, made by tdprof 9\.9") as caught:
         read_manifest(tmp_path)
     assert "upgrade" in caught.value.hint
+
+
+def test_a_capture_of_somebody_else_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(manifest, "open_own", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    with pytest.raises(TdprofError, match="Permission denied") as caught:
+        read_manifest(tmp_path)
+    assert caught.value.hint.startswith(f"sudo tdprof …: {tmp_path} belongs to ")
 
 
 def test_no_capture_and_not_a_capture(tmp_path: Path) -> None:

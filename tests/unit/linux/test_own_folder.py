@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.linux.folder_path import only_ours, open_folder
+from tdprof.linux.folder_path import only_ours, open_folder, user_name, whose
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 
@@ -136,6 +136,13 @@ def test_why_a_folder_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "mkdir", refuse)
     with pytest.raises(OSError, match="Read-only file system"):
         open_folder(tmp_path / "none", only_ours, make=True)
+
+
+def test_whose_something_is_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert whose(tmp_path / "gone") == ""
+    owner = user_name(os.geteuid())
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    assert whose(tmp_path / "gone" / "file") == f"sudo tdprof …: {tmp_path} belongs to {owner}"
 
 
 def test_a_cache_is_made_when_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
