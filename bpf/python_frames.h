@@ -86,11 +86,13 @@ struct exec_places {
 };
 
 #define PYTHON_FRAME_BYTES 112
-/* A code object's first line and names are read at once: four words, and so many bytes before them. */
-#define PYTHON_LINE_DISTANCE 72
+/* A code object is read from its first field on: so many bytes, its first line among them, and four words of names. */
+#define PYTHON_LINE_DISTANCE 88
 #define PYTHON_CODE_BYTES    (PYTHON_LINE_DISTANCE + 4 * 8)
 #define MOST_PYTHON_FRAMES   192
 #define PYTHON_SLOTS         256 /* room, so that any index is one */
+
+#define PYTHON_HASH_IN_BYTES 24 /* of a bytes object */
 
 /* Bits: C code called it; its own stack has a top, as where it waits for another that it called. */
 #define PYTHON_CALL_ENTRY 1

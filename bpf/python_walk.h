@@ -125,8 +125,11 @@ static __always_inline __u32 python_first_line(const struct python_runtime *runt
 }
 
 /*
- * The object's place may be another's later; what it points to then is another's, too. Each is mixed by itself: objects
- * lie at regular distances, and those of two functions alike often differ by the same bits as their names do.
+ * The object's place may be another's later; what it points to then is another's, too, or, where code is made, run and
+ * dropped (exec, eval, templates), in the same places again. So more of it tells, and for code of modules, which begins
+ * at line 1 whatever its lines are, the hash of its table of lines, where the compiler left that (from 3.10 on). Each
+ * is mixed by itself: objects lie at regular distances, and those of two functions alike often differ by the same bits
+ * as their names do.
  */
 static __always_inline __u64 code_identity(const struct python_runtime *runtime, const struct python_walk *python,
                                            __u64 object)
@@ -134,8 +137,15 @@ static __always_inline __u64 code_identity(const struct python_runtime *runtime,
 	__u64 hash = mix(mix(mix(python->process, object), python_name(python, 1)), python_name(python, 0));
 	__u64 qualified = runtime->has_qualified_names ? python_name(python, 2) : 0;
 	__u64 first_line = python_first_line(runtime, python); /* one of replace() may differ in these two alone */
+	__u64 lines = python_lines(runtime, python), table = 0;
 
-	return mix(mix(hash, python_lines(runtime, python)), first_line << 32 ^ qualified);
+	hash = mix(mix(hash, python->code[0]), python->code[1]); /* from 3.11 on its constants and names */
+	hash = mix(mix(hash, python->code[5]), python->code[8]); /* up to 3.10 its constants; from 3.12 on its number */
+	__u64 bytes = (first_line - 2) >> 60; /* 8 of that line 0 and 1: branches are much work for the verifier */
+
+	asm volatile("" : "+r"(bytes)); /* as in send_stack() */
+	walk_read_user(&table, bytes & 8, (void *)(lines + PYTHON_HASH_IN_BYTES));
+	return mix(mix(mix(hash, lines), table), first_line << 32 ^ qualified);
 }
 
 /* Send what a code object says of itself, unless that was done. */

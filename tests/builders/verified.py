@@ -25,7 +25,7 @@ MOST_INSTRUCTIONS = {
     "walk_first": 30_000 if (6, 12) <= _KERNEL < (7, 0) else 70_000,
     "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
     "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
-    "python": 145_000,
+    "python": 170_000,
     "java": 200_000,
     "copy": 30_000,
     "store": 10_000,

@@ -20,6 +20,7 @@ from live.recording import TDPROF, Capture, Sample, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
 from tdprof.linux.elf import open_elf
+from tdprof.profile.frames import frame_stacks
 from tdprof.recorder.python_processes import find_python
 
 pytestmark = pytest.mark.needs_bpf
@@ -191,6 +192,23 @@ def test_lines_and_files_are_the_sources(folder: Path) -> None:
     assert {source[line - 1].split("=")[0].strip() for line in lines} <= {
         "total +", "for number in range(rounds):", "total", "return total", "def heavy(rounds: int) -> int:"
     }  # fmt: skip
+
+
+def test_lines_of_code_that_is_made_and_dropped_are_its_own(interpreter: str, folder: Path) -> None:
+    capture = record("--", interpreter, WORKLOADS / "python_made.py", BEGINNING_S + 1, folder=folder)
+    profile = capture.profile
+    stacks, functions = frame_stacks(profile), profile.functions
+    is_python = [row >= 0 and profile.mapped_files[row].path == PYTHON for row in functions.mapped_file.tolist()]
+    callers = Counter[bool]()
+    for stack, count in zip(profile.samples.stack.tolist(), profile.samples.count.tolist(), strict=True):
+        places = slice(stacks.start[stack], stacks.start[stack + 1])
+        frames = zip(stacks.function[places].tolist(), stacks.line[places].tolist(), strict=True)
+        within = [(functions.name[row], line) for row, line in frames if row >= 0 and is_python[row]]
+        for (called, _), (_, line) in itertools.pairwise(within):
+            if called.startswith("work_"):
+                callers[called == f"work_{line}"] += count
+    assert callers[True] >= 100
+    assert not callers[False]
 
 
 def test_languages_and_stacks_of_python_alone(folder: Path) -> None:

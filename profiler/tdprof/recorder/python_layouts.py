@@ -19,7 +19,7 @@ _PTHREAD_ID = {"x86_64": 720, "aarch64": 208}
 # Bytes of the frame that the program reads, and of the widest field.
 _FRAME_BYTES = 112
 _WORD = 8
-_LINE_DISTANCE = 72  # PYTHON_LINE_DISTANCE
+_LINE_DISTANCE = 88  # PYTHON_LINE_DISTANCE
 
 
 # How many numbers describe each of interpreter, thread, frame and code object, which follow each other.
