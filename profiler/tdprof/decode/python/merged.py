@@ -49,6 +49,8 @@ class PythonFrames:
 
     Attributes:
         unplaced: stacks whose frames fit none of their loops, and were left native.
+        thrown: stacks into which an exception was thrown, by whom CPython 3.9 does not say: their outermost Python
+            frame waits for another. It stands before the loop of who threw, and that one and all beyond are native.
         unordered: stacks to which several subinterpreters add frames, nobody knows in which order: left native, too.
         unnamed: frames whose code object was not read in time.
     """
@@ -65,6 +67,7 @@ class PythonFrames:
         self._places, number = np.unique(keys, return_inverse=True)
         self._address = place_addresses(INTERPRETED_ADDRESS, number.reshape(-1).astype(np.uint64))
         self.unplaced = 0
+        self.thrown = 0
         self.unordered = 0
         self.unnamed = 0
 
@@ -94,11 +97,14 @@ class PythonFrames:
         last = np.where(has_greenlet, last, _LAST)
 
         is_whole = has_greenlet | (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~is_cut
-        spare = np.where(is_whole, native.loop_count - python.runs, 0)
+        is_thrown = is_whole & python.ends_waiting(len(row)) & (native.loop_count > python.runs)
+        self.thrown += int(is_thrown.sum())
+        spare = np.where(is_whole & ~is_thrown, native.loop_count - python.runs, 0)
         is_misfit = (spare < 0) | (spare > _LONGEST_GAP)
         self.unplaced += int(is_misfit.sum())
         python = python.of(~is_misfit)
-        place, is_replaced = native.places(python.owner, python.run + spare[python.owner])
+        is_before_loop = python.is_outermost() & is_thrown[python.owner]
+        place, is_replaced = native.places(python.owner, python.run + spare[python.owner], ~is_before_loop)
 
         # Between the last frame that was taken and what is native beyond others are missing.
         has_rest = is_cut & python.is_there
@@ -109,7 +115,7 @@ class PythonFrames:
         kept = np.flatnonzero(~is_replaced & (native.position <= last[native.owner]))
         merged = _among_native(
             _Frames(native.owner[kept], native.position[kept], np.zeros(len(kept), np.int64), batch.address[kept]),
-            _Frames(python.owner, place, python.within + 1, self._address[python.frame]),
+            _Frames(python.owner, place, np.where(is_before_loop, -1, python.within + 1), self._address[python.frame]),
             batch,
         )
         merged.walk["end"][has_greenlet] = StackEnd.COMPLETE
@@ -195,6 +201,9 @@ class PythonFrames:
         if self.unplaced:
             stacks = plural(self.unplaced, "call stack", "s")
             yield f"{stacks} without Python frames, since they do not fit the interpreter's native ones"
+        if self.thrown:
+            stacks = plural(self.thrown, "call stack", "s")
+            yield f"{stacks} without who threw an exception into a generator, and its callers: CPython 3.9 does not say"
         if self.unordered:
             stacks = plural(self.unordered, "call stack", "s")
             yield f"{stacks} without Python frames, since several subinterpreters have some, in no known order"
@@ -237,8 +246,13 @@ class _Native(NamedTuple):
     loops: I64
     loop_count: I64
 
-    def places(self, owner: I64, loop: I64) -> tuple[I64, NDArray[np.bool_]]:
+    def places(self, owner: I64, loop: I64, is_run: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool_]]:
         """Where the loops stand of these numbers in these stacks, ``_LAST`` if there are not so many; which they are.
+
+        Args:
+            owner: int64[n], rows of stacks.
+            loop: int64[n], numbers.
+            is_run: bool[n], whether it is that loop which runs the frame; else the frame is only called from there.
 
         Returns:
             int64[len(owner)], places; bool[n], whether each native frame is one of them.
@@ -250,7 +264,7 @@ class _Native(NamedTuple):
         has_loop = loop < self.loop_count[owner]
         found = self.loops[first_loop[owner[has_loop]] + loop[has_loop]]
         place[has_loop] = self.position[found]
-        is_replaced[found] = True
+        is_replaced[found[is_run[has_loop]]] = True
         return place, is_replaced
 
 
@@ -288,6 +302,16 @@ class _Python(NamedTuple):
             waits=self.waits[kept],
             run=self.run[kept],
         )
+
+    def is_outermost(self) -> NDArray[np.bool_]:
+        """Of each frame, whether it is its stack's last."""
+        return np.append(self.owner[1:] != self.owner[:-1], True)[: len(self.owner)]
+
+    def ends_waiting(self, stacks: int) -> NDArray[np.bool_]:
+        """bool[stacks]: whether the outermost of each one's frames may wait, as who called all others never does."""
+        found = np.zeros(stacks, bool)
+        found[self.owner[self.waits & self.is_outermost()]] = True
+        return found
 
     def run_by(self, loops: I64, is_known: NDArray[np.bool_]) -> "_Python":
         """Likewise, where loops lack for just those that may wait: these are of their callers' runs.

@@ -114,6 +114,21 @@ def test_no_loop_runs_what_an_exception_is_thrown_through(tmp_path: Path) -> Non
     assert found.unplaced == 0
 
 
+def test_who_threw_is_left_native_where_the_outermost_frame_waits(tmp_path: Path) -> None:
+    """CPython 3.9 has no caller of a generator that another one was thrown through."""
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 1), (12, 0, 3)])
+    own = [0x100, LOOP + 16, 0x200, LOOP + 16, 0x210, 0x220]
+    called = [0x100, "leaf", 0x200, "middle", 0x210, 0x220, "outer"]
+    for others in ([LOOP + 16, 0x300, LOOP + 16], [LOOP + 16, 0x300, LOOP + 16, LOOP + 16, 0x400]):
+        assert shown(found, native([*own, *others])) == [*called, *others]
+    assert (found.thrown, found.unplaced) == (2, 0)
+    assert [note for note in found.notes() if "CPython 3.9 does not say" in note]
+    # Where the outermost traces itself no loop is left.
+    traced = [LOOP + 16, 0x200, LOOP + 16, 0x210, LOOP + 16, 0x300]
+    assert shown(found, native(traced)) == ["leaf", 0x200, "middle", 0x210, "outer", 0x300]
+    assert found.thrown == 2
+
+
 def test_what_is_traced_as_it_calls_has_its_loop(tmp_path: Path) -> None:
     found = frames(tmp_path, [(10, 0, 1), (11, 0, 3), (12, 0, 1)])
     traced = [LOOP + 16, 0x200, LOOP + 16, 0x210, LOOP + 16]
