@@ -1,6 +1,7 @@
 """Methods of Java programs have names: tdprof asks the JVM for them, through its attach socket."""
 
 import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, Sample, record, run_record
+from live.recording import TDPROF, Capture, Sample, record, run_record
+from tdprof.model.addresses import FileKind
 
 pytestmark = [
     pytest.mark.needs_bpf,
@@ -187,6 +189,29 @@ def test_a_method_is_one_function_whether_it_was_compiled_yet(classes: Path, fol
     ]  # fmt: skip
     assert modules == [{"[java]"}, {"[java]"}]
     assert all(each.file[each.name.index(HEAVY)] == "Split.java" for each in functions)
+
+
+@each_jdk
+def test_a_method_that_is_compiled_as_it_is_sampled_is_one_function(java: Path, classes: Path, folder: Path) -> None:
+    """Each of Phases is interpreted 1,500 times before; C1 has no code of its own where it compiles it."""
+    thresholds = [f"-XX:Tier3{name}Threshold=1500" for name in ("Invocation", "MinInvocation")]
+    options = ("-XX:TieredStopAtLevel=1", *thresholds, "-XX:Tier3BackEdgeThreshold=1000000000")
+    result = run_record("--", java, *OPTIONS, *options, "-cp", classes, "Phases", "2.5", folder=folder)
+    assert result.returncode == 0, result.stderr
+    capture = Capture(folder)
+    functions, files = capture.profile.functions, capture.profile.mapped_files
+    ways: defaultdict[str, set[FileKind]] = defaultdict(set)
+    for name, mapped_file in zip(functions.name, functions.mapped_file.tolist(), strict=True):
+        if re.fullmatch(r"long Phases\.work\d+\(long\)", name):
+            ways[name].add(files[mapped_file].kind)
+    assert sum(kinds == {FileKind.INTERPRETED, FileKind.ANONYMOUS} for kinds in ways.values()) >= PHASES // 2
+    samples = by_method(capture)
+    doubtful = sum(count for name, count in samples.items() if "Phases.work" in name and name not in ways)
+    assert doubtful <= 0.05 * sum(samples[name] for name in ways)
+    command = [*TDPROF, "report", "--limit", "0", "--json", str(folder)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [(row["name"], row["samples"]) for row in json.loads(shown)["functions"] if row["name"] in ways]
+    assert sorted(rows) == sorted((name, samples[name]) for name in ways)
 
 
 @each_jdk
