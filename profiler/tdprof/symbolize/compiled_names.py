@@ -22,6 +22,17 @@ _PYTHON_FILE = re.compile(r"py::[^:]*:(.*[^\]])", re.DOTALL)  # perf_map_write_e
 _MOST_DIGITS = 9
 
 
+# Memory of HotSpot's compilers among its code, of which nothing ever runs: they return it, and code takes its place
+# (init_c1_buffer in src/hotspot/share/c1/c1_Compiler.cpp, init_scratch_buffer_blob in opto/output.cpp,
+# SignatureHandlerLibrary in interpreter/interpreterRuntime.cpp).
+_NO_CODE = {"C1 temporary CodeBuffer", "Compile::scratch_buffer", "Signature Handler Temp Buffer"}
+
+
+def is_code(name: str) -> bool:
+    """Whether what a runtime's map calls so can be what a sample was taken in."""
+    return name not in _NO_CODE
+
+
 def function_of(name: str) -> str:
     """The name without what tells how well the code was compiled: each function has one, however often that is."""
     if begin := _V8.match(name):

@@ -12,7 +12,7 @@ from tdprof.linux.file_bytes import read_inside
 from tdprof.model.arrays import I64, U64
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.code_versions import RunTimeCode, find_versions
-from tdprof.symbolize.compiled_names import function_of
+from tdprof.symbolize.compiled_names import function_of, is_code
 from tdprof.symbolize.doubts import Meant, meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import paint_ranges
 
@@ -30,12 +30,13 @@ def parse_perf_map(text: bytes, times: MapTimes | None = None) -> RunTimeCode:
     Where ranges overlap the runtime has freed and reused the memory. By ``times``, if they are known, each sample is of
     what stood there then. Without them the later line holds, and names the earlier.
     """
-    found = list(MAP_LINE.finditer(text))
+    all_lines = ((line, line[3].decode("utf-8", "replace")) for line in MAP_LINE.finditer(text))
+    found = [(line, function_of(name)) for line, name in all_lines if is_code(name)]
     lines = _Lines(
-        np.array([int(line[1], 16) for line in found], np.uint64),
-        np.array([int(line[2], 16) for line in found], np.uint64),
-        [function_of(line[3].decode("utf-8", "replace")) for line in found],
-        np.array([line.end() for line in found], np.int64),
+        np.array([int(line[1], 16) for line, _ in found], np.uint64),
+        np.array([int(line[2], 16) for line, _ in found], np.uint64),
+        [name for _, name in found],
+        np.array([line.end() for line, _ in found], np.int64),
     )
     start, size = lines.start, lines.size
     names = [shown(each) for each in meant_in_any_order(start, size, lines.names)]

@@ -50,6 +50,17 @@ def test_of_lines_that_came_at_once_nobody_knows_since_when(tmp_path: Path) -> N
     assert names_at(tmp_path, 0x1000, (50, 50), (99, 99), (100, 100), (90, 110)) == [doubt, doubt, "g", doubt]
 
 
+def test_a_compilers_own_memory_is_nothing_that_a_sample_may_be_of(tmp_path: Path) -> None:
+    """HotSpot's C1 returns it, and what is compiled later stands there; maps are asked for seconds apart."""
+    write(
+        tmp_path, [(b"1000 400 C1 temporary CodeBuffer\n", 100), (b"1000 20 f\n1020 20 Compile::scratch_buffer\n", 300)]
+    )
+    assert names_at(tmp_path, 0x1004, (350, 350), (150, 350)) == ["f", "f"]
+    for address in (0x1004, 0x1024):
+        (name,) = names_at(tmp_path, address, (150, 150))
+        assert "uffer" not in name
+
+
 def test_in_doubt_what_stood_there_before_is_as_likely(tmp_path: Path) -> None:
     write(tmp_path, [(b"1000 20 e\n", 100), (b"3000 9 other\n", 150), (b"1000 20 f\n1000 20 g\n", 200)])
     doubt = "g [or what it replaced: f or others]"
