@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 from tdprof.model.addresses import DELETED, FileKind, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.profile import Profile
-from tdprof.model.runtimes import JAVA_LANGUAGE, PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
+from tdprof.model.runtimes import (
+    INTERPRETED_LANGUAGES,
+    JAVA_LANGUAGE,
+    PYTHON_LANGUAGE,
+    RUNTIMES,
+    Runtime,
+    runtimes_of,
+)
 from tdprof.profile.frames import have_any, leaf_locations
 
 _JAVA_INTERPRETER = "Interpreter"  # as HotSpot's map names its code
+PYTHON_LOOP = "_PyEval_EvalFrameDefault"  # what CPython runs functions in; some compilers set parts of it aside
 
 
 def runtimes_without_map(profile: Profile) -> list[Runtime]:
@@ -55,11 +63,8 @@ def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
 
     Samples with a named function that was compiled as the program ran are none of them.
     """
-    samples, files = profile.samples, profile.mapped_files
-    is_run_time = np.array([*(file.kind is FileKind.ANONYMOUS for file in files), False])
-    locations = profile.locations
-    is_named = is_run_time[locations.mapped_file] & (locations.reason == Unknown.KNOWN)
-    is_hidden = ~have_any(profile, is_named)[samples.stack]
+    samples = profile.samples
+    is_hidden = _have_no_function_of_a_language(profile)[samples.stack]
     found = []
     for runtime in RUNTIMES:
         if runtime.is_compiler or runtime.language == PYTHON_LANGUAGE:
@@ -68,6 +73,23 @@ def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
         if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64)) & is_hidden].sum()):
             found.append((runtime, count))
     return found
+
+
+def python_hidden(profile: Profile) -> int:
+    """How many samples have CPython's loop in their call stacks, and none of the functions that it runs."""
+    locations, samples = profile.locations, profile.samples
+    is_loop = np.array([name.startswith(PYTHON_LOOP) for name in profile.functions.name], bool)
+    outermost = locations.frame_start[1:].astype(np.int64) - 1
+    has_loop = have_any(profile, is_loop[locations.frame_function[outermost]])
+    return int(samples.count[(has_loop & _have_no_function_of_a_language(profile))[samples.stack]].sum())
+
+
+def _have_no_function_of_a_language(profile: Profile) -> NDArray[np.bool_]:
+    """bool[stacks]: which have no named function that was compiled as the program ran, nor one that is interpreted."""
+    locations, files = profile.locations, profile.mapped_files
+    is_language = [file.kind is FileKind.ANONYMOUS or file.path in INTERPRETED_LANGUAGES for file in files]
+    is_named = np.array([*is_language, False])[locations.mapped_file] & (locations.reason == Unknown.KNOWN)
+    return ~have_any(profile, is_named)
 
 
 def java_without_lines(profile: Profile) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 
+from tdprof.capture.manifest import Rung
 from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
@@ -16,7 +17,14 @@ from tdprof.model.runtimes import RUNTIMES
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.profile.idle import IDLE, idle_ns
-from tdprof.profile.runtimes import hidden_languages, java_interpreted, java_without_lines, runtimes_without_map
+from tdprof.profile.runtimes import (
+    PYTHON_LOOP,
+    hidden_languages,
+    java_interpreted,
+    java_without_lines,
+    python_hidden,
+    runtimes_without_map,
+)
 from tdprof.text import format_seconds, percent_of, plural, printable
 
 _LEAST_HIDDEN = 0.01  # share of the samples that a language is worth a line for
@@ -190,6 +198,11 @@ def _hidden(profile: Profile) -> Iterator[str]:
                 f"{plural(count, 'sample', 's')} ({count / total:.1%}) of {runtime.language} programs, whose own "
                 f"functions are not in call stacks: only their interpreter's{way}"
             )
+    if (count := python_hidden(profile)) >= max(1, _LEAST_HIDDEN * total):
+        yield (
+            f"{plural(count, 'sample', 's')} ({percent_of(count, total)}) in Python code whose functions are not in "
+            f"call stacks, only {PYTHON_LOOP}: {_why_python_is_hidden(profile)}"
+        )
     if (count := java_without_lines(profile)) >= max(1, _LEAST_HIDDEN * total):
         yield (
             f"{plural(count, 'sample', 's')} ({count / total:.1%}) in compiled Java methods count as these alone, also "
@@ -200,6 +213,15 @@ def _hidden(profile: Profile) -> Iterator[str]:
             f"{plural(count, 'sample', 's')} ({count / total:.1%}) in Java methods that the JVM interprets: these have "
             "no names, and count as Interpreter"
         )
+
+
+def _why_python_is_hidden(profile: Profile) -> str:
+    if profile.rung in (Rung.RING_BUFFER, Rung.PERF_DATA):
+        return "only with BPF are they walked (tdprof doctor); python3 -X perf names them (CPython 3.12 and later)"
+    return (
+        "where no line above says why, they ran before their program was found, or record was told not to look "
+        "(--no-interpreters)"
+    )
 
 
 def _how_to_name(profile: Profile) -> str:

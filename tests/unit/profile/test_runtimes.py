@@ -1,10 +1,13 @@
 """The runtimes that made code without a map, as the files that its processes mapped show them."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
-from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.capture.manifest import Rung
+from tdprof.model.addresses import PYTHON, FileKind, MappedFile, Unknown
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import unknown_samples
 from tdprof.profile.runtimes import language_of_run_time_code, process_runtimes, runtimes_without_map
@@ -86,6 +89,28 @@ def test_a_language_is_not_hidden_where_its_compiled_functions_have_names() -> N
     profile = builder.build(runtimes=process_runtimes(mapped((1, "/usr/bin/php8.2"))))
     (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "programs" in line]
     assert line.startswith("20 samples (20.0%) of PHP programs")
+
+
+@pytest.mark.parametrize(
+    ("rung", "why"),
+    [
+        (Rung.BPF_PMU, "where no line above says why, they ran before their program was found"),
+        (Rung.RING_BUFFER, "only with BPF are they walked (tdprof doctor); python3 -X perf names them"),
+        (Rung.PERF_DATA, "only with BPF are they walked"),
+    ],
+)
+def test_python_code_without_its_functions_is_said_with_its_share(rung: Rung, why: str) -> None:
+    shown, loop = Frame("heavy", module=PYTHON), Frame("_PyEval_EvalFrameDefault", module="/usr/bin/python3.11")
+    named = Frame("py::heavy:/srv/app.py", module="[anon] 1")
+    builder = ProfileBuilder(files=[MappedFile("[anon] 1", kind=FileKind.ANONYMOUS, pid=1)])
+    builder.add(loop, shown, count=50, pid=1).add(loop, named, count=10, pid=1).add("main", count=20, pid=1)
+    builder.add("main", loop, "PyObject_Malloc", count=15, pid=1).add("_PyEval_EvalFrameDefault.cold", count=5, pid=2)
+    profile = replace(builder.build(), rung=rung)
+    (line,) = [line for line in doubts(profile, []) if "Python" in line]
+    assert line.startswith("20 samples (20.0%) in Python code whose functions are not in call stacks, only _PyEval_Ev")
+    assert why in line
+    some = builder.add(loop, shown, count=1901, pid=1).build()
+    assert not [line for line in doubts(some, []) if "Python" in line]
 
 
 def test_samples_in_java_that_are_of_other_methods_or_of_none_that_has_a_name_are_said_to_be() -> None:
