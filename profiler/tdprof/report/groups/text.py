@@ -16,11 +16,11 @@ from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
 from tdprof.profile.hotspots import UnknownSamples
-from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
+from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers, prose
 from tdprof.report.groups.phases import phase_lines
 from tdprof.report.groups.seconds import functions_lines, within_seconds
 from tdprof.report.profile.text import header_lines, is_folded, percent
-from tdprof.report.summary import format_value
+from tdprof.report.summary import doubts, format_value, no_samples
 from tdprof.text import format_seconds, printable
 
 # Narrower tables leave the event's own unit out, and keep names; and where threads' time went.
@@ -58,6 +58,8 @@ def render_text(
     for row, line in zip(rows, heat, strict=False):
         row.insert(-2, line)
     lines = header_lines(profile, unknown, width)
+    if not len(groups):
+        return as_text(console, [*lines, *prose(no_samples(doubts(profile, unknown)), width)])
     if is_time:
         lines += [*functions_lines(profile, groups, width), Text()]
     if groups.kind is GroupKind.PHASE:

@@ -100,3 +100,10 @@ def test_a_profile_without_samples_has_no_seconds() -> None:
     groups = group_samples(profile, GroupKind.SECOND)
     assert json.loads(render_json(profile, groups))["rows"] == []
     assert render_text(profile, groups, [], Console(width=80), limit=None, usual=2)
+
+
+@pytest.mark.parametrize("kind", [GroupKind.SECOND, GroupKind.PHASE, GroupKind.PROCESS])
+def test_a_recording_without_samples_says_so(kind: GroupKind) -> None:
+    profile = ProfileBuilder().build()
+    text = render_text(profile, group_samples(profile, kind), [], Console(width=120), limit=None, usual=2)
+    assert text.endswith("No samples: the command ran too briefly, or never on a CPU that was measured.\n")
