@@ -61,7 +61,9 @@ def find_recordings(store: Store, chosen: Chosen, event: str | None, *, each_rec
     if dark := [each for each in mine if not each.weight.sum()]:
         mine = [each for each in mine if each.weight.sum()]
         if not mine:
-            raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint="--event NAME")
+            others = [name for name in names if name != event]
+            hint = f"--event {' or '.join(others)}" if others else f"tdprof fleet add {store.place} CAPTURE…, of others"
+            raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint=hint)
     missing = what_is_missing(store, parts)
     if left_out:
         note = f"{event} was not counted on {plural(len(left_out), 'host', 's')}, which this leaves out"

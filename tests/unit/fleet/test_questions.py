@@ -55,6 +55,19 @@ def test_kinds_of_cores_are_never_put_together(tmp_path: Path, store: Path) -> N
     assert tdprof("fleet", "report", store, "--event", "no-such").status == 2
 
 
+@pytest.mark.parametrize(("others", "hint"), [([], "CAPTURE…, of others"), (["page-faults"], "--event page-faults")])
+def test_without_samples_there_is_another_event_or_none(
+    tmp_path: Path, store: Path, others: list[str], hint: str
+) -> None:
+    events = {"cpu-clock": 0.0, **dict.fromkeys(others, 1.0)}
+    make_host_capture(tmp_path / "a", "a", {"work": 10}, events=events)
+    assert tdprof("fleet", "add", store, tmp_path / "a").status == 0
+    error = tdprof("fleet", "report", store, "--event", "cpu-clock").error
+    assert error is not None
+    assert error.message == "cpu-clock has no samples on neoverse-v1"
+    assert error.hint.endswith(hint)
+
+
 def test_kinds_of_cores_are_chosen_by_the_words_of_the_hint(tmp_path: Path, store: Path) -> None:
     for name, model in (("a", "AMD EPYC"), ("b", "Intel Xeon")):
         host = replace(HOST, machine="x86_64", cpu_model=model)
