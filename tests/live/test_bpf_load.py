@@ -16,6 +16,7 @@ import pytest
 from builders.verified import MOST_INSTRUCTIONS, MOST_KERNEL_BYTES, kernel_bytes, verified_instructions
 from tdprof.capture.spool import COPIES_FILE, SpoolWriter
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.native.unwind_api import read_header
 from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
 from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_TRACING, LoadError, load_one, load_program
@@ -97,7 +98,8 @@ def test_one_object_serves_tables_of_any_size(cached: Path, no_compiler: None) -
 def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = build_file_table(Path("/proc/self/exe"))
     assert table
-    monkeypatch.setattr(array_sizes, "MOST_TABLE_BYTES", 8 * len(table))
+    header = read_header(table)
+    monkeypatch.setattr(array_sizes, "MOST_TABLE_BYTES", 8 * 4 * (header.rows + header.buckets))
     monkeypatch.setattr(array_sizes, "_GROWN_ROW_PAGES", 1)
     monkeypatch.setattr(array_sizes, "_GROWN_BUCKET_PAGES", 1)
     small = replace(SIZES, arrays=array_sizes.ArraySizes(row_pages=1, bucket_pages=1, rule_pages=1))
