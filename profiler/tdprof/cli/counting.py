@@ -70,7 +70,8 @@ def count(given: Options) -> int:
     if choice is None and (given.metrics or given.stage):
         raise TdprofError("this is not an Arm machine, so it has no metrics", hint="tdprof stat -- CMD", status=2)
     metrics = select_metrics(choice.catalog, given.metrics, given.stage) if choice else ()
-    plain = parse_events(given.events or (SOFTWARE_EVENTS if choice else f"{SOFTWARE_EVENTS},{GENERIC_EVENTS}"))
+    default = SOFTWARE_EVENTS if choice else f"{SOFTWARE_EVENTS},{GENERIC_EVENTS}"
+    plain = parse_events(default if given.events is None else given.events)
     pmu = find_arm_pmu(choice.cpus) if choice else None
     counters = probe_counters(pmu) if pmu and metrics else None
     if counters and given.counters:

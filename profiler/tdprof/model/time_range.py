@@ -18,6 +18,7 @@ _SPAN = rf"(?:{_NUMBER}(?:h|min|ms|m|us|µs|ns|s))+|{_NUMBER}"
 _CLOCK = r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T)?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
 _MOMENT = rf"{_CLOCK}|{_NUMBER}%|-?(?:{_SPAN})"
 _RANGE = re.compile(rf"({_MOMENT})?-({_MOMENT})?")
+_NO_MORE = "there is no more than 100 %"
 _SLICE = re.compile(rf"({_NUMBER})%(?:/([0-9]{{1,9}}))?")
 _FORMS = (
     "10s-20s, 10s-, -20s, -5s- (the last 5 s), 10:00:00-10:05:00 (UTC), 0%-10% or 10%/2 (the second tenth); "
@@ -148,6 +149,8 @@ def parse_time_ranges(text: str) -> Iterator[TimeRange]:
 
 
 def _slice(word: str, percent: float, number: int) -> TimeRange:
+    if percent > 100:
+        raise _refusal(word, _NO_MORE)
     if not percent or not 1 <= number <= 100 / percent + 1e-9:
         raise _refusal(
             word, f"of {percent:g} % there are the slices 1 to {int(100 / percent + 1e-9)}" if percent else ""
@@ -161,7 +164,7 @@ def _moment(text: str | None, word: str) -> _Moment | None:
         return None
     if text.endswith("%"):
         if float(text[:-1]) > 100:
-            raise _refusal(word, "there is no more than 100 %")
+            raise _refusal(word, _NO_MORE)
         return _Moment(_From.PERCENT, float(text[:-1]))
     if ":" in text:
         return _clock(text, word)

@@ -119,7 +119,7 @@ def parse_events(text: str, pmus: Path = SYSFS_PMUS) -> list[Event]:
     """
     events = [parse_event(name, pmus) for name in split_events(text)]
     if not events:
-        raise TdprofError("the event list is empty", hint="tdprof record -e cpu-clock -- CMD", status=2)
+        raise TdprofError("the event list is empty", hint="name one, as -e cpu-clock, or leave -e away", status=2)
     names = [event.name for event in events]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise TdprofError(f"the event {twice} is named twice", hint="name each event once", status=2)

@@ -182,6 +182,7 @@ def test_mistakes_with_counts(arguments: list[str], message: str, hint: str) -> 
         (["-r", "2", "-a"], "-r 2 runs a command again and again: it goes with no -p or -a"),
         (["-r", "2", "-I", "100", "--json", "--", "true"], "-r 2 runs a command again and again, and -I prints"),
         (["--passes", "-I", "100", "--", "true"], "--passes runs a command again and again, and -I prints"),
+        (["-e", "", "--", "true"], "the event list is empty"),
         (["-e", "page-fault", "--", "true"], "unknown event 'page-fault'"),
         (["--", "/no/such/command"], "command not found: /no/such/command"),
     ],
