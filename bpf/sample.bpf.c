@@ -116,6 +116,7 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 
 	begin_stack(&walk->stack, 0);
 	walk->memory.bytes = 0;
+	walk->memory.unread = 0;
 	walk->mapping.bytes = 0;
 	walk->if_lost = UNWIND_END_NO_MAPPING;
 	walk->is_called = 0;
@@ -203,6 +204,7 @@ int sample(struct bpf_perf_event_data *ctx)
 static __always_inline int end_walk(struct walk *walk, int end)
 {
 	struct stack_record *stack = &walk->stack;
+	__u64 unread = walk->memory.unread;
 
 	stack->end = end;
 	if (walk->is_called && stack->depth &&
@@ -222,6 +224,13 @@ static __always_inline int end_walk(struct walk *walk, int end)
 	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
 	if (stack->guessed_from >= stack->depth)
 		stack->guessed_from = 0;
+	/* Code of which the process has no page in memory now: a guess was refused that a copy is walked by. */
+	if (unread && find_mapping(walk, unread - 1)) {
+		if (end == UNWIND_END_NO_UNWIND_INFO)
+			stack->end = UNWIND_END_UNREADABLE;
+		ask_for_mappings(walk->key.pid);
+		return 1;
+	}
 	if (!walk->is_lost)
 		return end == UNWIND_END_NO_TABLE;
 	/* Where a guess leads, code may have come if a call precedes; else there is none. */
@@ -311,8 +320,8 @@ int copy(struct bpf_perf_event_data *ctx)
 			return 0;
 		}
 	}
-	/* One that leads to no mapping may do so for ever. */
-	if (!walk->is_lost)
+	/* What else is missing may be so for ever. */
+	if (!walk->stack.end || walk->stack.end == UNWIND_END_NO_TABLE)
 		count(COUNTER_STACKS_NOT_COPIED);
 	if (walk->stack.depth)
 		steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);

@@ -99,7 +99,7 @@ struct unwind_rule {
 #define UNWIND_ENDS(X)                                                                                                 \
 	X(COMPLETE, "complete", "the outermost frame was reached")                                                     \
 	X(BAD_SP, "bad-sp", "the caller's stack pointer is not above the callee's, or not aligned")                    \
-	X(UNREADABLE, "unreadable", "a word of the stack could not be read (unmapped or swapped out)")                 \
+	X(UNREADABLE, "unreadable", "the stack, or the code that a guess is checked by, was not in memory")            \
 	X(UNSUPPORTED_RULE, "unsupported-rule", "the unwind information has a form that is not followed")              \
 	X(LR_MID_STACK, "lr-mid-stack", "the return address would be in a register that is not known any more")        \
 	X(NO_UNWIND_INFO, "no-unwind-info", "code without unwind information and without frame pointers")              \

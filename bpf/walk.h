@@ -59,7 +59,8 @@ static __always_inline int unwind_returns_to(struct unwind_memory *memory, __u64
 {
 	__u64 before = 0, after = 0; /* what cannot be read is no call */
 
-	walk_read_user(&before, sizeof(before), (void *)(pc - 8));
+	if (walk_read_user(&before, sizeof(before), (void *)(pc - 8)))
+		memory->unread = pc;
 	if (UNWIND_MACHINE == UNWIND_AARCH64 ? unwind_ends_with_branch_and_link(before) : unwind_ends_with_call(before))
 		return 1;
 	walk_read_user(&after, sizeof(after), (void *)pc);

@@ -39,6 +39,7 @@ struct unwind_memory {
 	__u64 start;
 	__u64 bytes;          /* that hold; 0: nothing was read yet */
 	volatile __u64 index; /* as unwind_tables.index */
+	__u64 unread;         /* what a guess returned to, where the code before could not be read; 0: all was */
 	__u64 word[WINDOW_BYTES / 8];
 };
 

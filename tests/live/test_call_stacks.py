@@ -290,6 +290,20 @@ def test_what_is_mapped_late_is_found_where_a_guess_leads_to_it(build: Build, fo
 
 @pytest.mark.needs_bpf
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
+def test_callers_whose_code_is_not_in_memory_are_found_in_copies_or_said_to_be_unreadable(
+    build: Build, folder: Path
+) -> None:
+    capture = record("-F", "99", "--", build("absent.c"), folder=folder)
+    absent = [sample for sample in capture.samples if user_function(sample) == "untold"]
+    assert {sample.frames[-1] for sample in absent} <= {"_start [guessed]", "[incomplete: unreadable]"}
+    whole = [sample for sample in absent if sample.frames[-1] == "_start [guessed]"]
+    assert sum(sample.count for sample in whole) > 8
+    paths = {sample.frames[-6:-3] for sample in whole}
+    assert paths == {("inner [guessed]", "outer [guessed]", "main [guessed]")}
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
 def test_what_is_incomplete_hangs_below_its_reason(folder: Path) -> None:
     # A loop that is made at run time, with a frame pointer that leads nowhere.
     code = (

@@ -39,7 +39,7 @@ class StackEnd(IntEnum):
 _MEANING = {
     StackEnd.COMPLETE: "the outermost frame was reached",
     StackEnd.BAD_SP: "the caller's stack pointer cannot be right",
-    StackEnd.UNREADABLE: "the stack could not be read (swapped out, or not mapped)",
+    StackEnd.UNREADABLE: "the stack, or code, could not be read (swapped out, or not mapped)",
     StackEnd.UNSUPPORTED_RULE: "unwind information of a form that is not followed",
     StackEnd.LR_MID_STACK: "the return address is in a register that is not known any more",
     StackEnd.NO_UNWIND_INFO: "code without unwind information and frame pointers",
