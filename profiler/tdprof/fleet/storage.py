@@ -196,8 +196,8 @@ def _asked(ask: Callable[..., _T], *given: Any) -> _T:
         except BaseException as error:  # handed over to who asked
             answer.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
     try:
+        threading.Thread(target=run, daemon=True).start()  # which waits, too, until it runs
         return answer.result()
     except KeyboardInterrupt:
         atexit.unregister(pa.fs.ensure_s3_finalized)  # which would wait for the answer

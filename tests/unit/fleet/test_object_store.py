@@ -1,5 +1,6 @@
 """Captures and stores in an object store: a server that speaks S3 (moto's), and the same bytes as in folders."""
 
+import atexit
 import contextlib
 import http.server
 import io
@@ -23,6 +24,7 @@ from tdprof.errors import TdprofError
 from tdprof.fleet import sources
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
+from tdprof.fleet.storage import ObjectFiles
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions
 
@@ -181,6 +183,21 @@ def test_a_server_that_hangs_is_not_waited_for_after_ctrl_c(bucket: str) -> None
                 asking.send_signal(signal.SIGINT)
                 told = asking.communicate(timeout=60)[1]  # Arrow asks for 95 s
     assert (asking.returncode, told.strip()) == (130, "tdprof: interrupted")
+
+
+def test_ctrl_c_while_a_question_starts_leaves_no_answer_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    dropped: list[object] = []
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(atexit, "unregister", dropped.append)
+    with pytest.raises(KeyboardInterrupt):
+        ObjectFiles(SimpleNamespace(get_file_info=lambda asked: asked), "bucket/prod").is_empty()
+    assert dropped == [fs.ensure_s3_finalized]
 
 
 class _Objects:
