@@ -6,6 +6,9 @@ from pathlib import Path
 
 THROWING = """
 #include <ctime>
+#ifndef SECONDS
+#define SECONDS 0.5
+#endif
 #define ALONE extern "C" __attribute__((noinline))
 #define STAY __asm__ volatile("" ::: "memory")
 struct Cleanup { volatile int *at; ~Cleanup() { *at += 1; STAY; } };
@@ -15,7 +18,7 @@ ALONE int catcher(int x) { try { x += between(x); STAY; } catch (int e) { x += e
 ALONE int outer(int x) { int r = catcher(x); STAY; return r + 1; }
 int main()
 {
-    while (clock() < CLOCKS_PER_SEC / 2)
+    while (clock() < SECONDS * CLOCKS_PER_SEC)
         for (int i = 0; i < 1000; i++)
             outer(i);
 }
