@@ -74,7 +74,8 @@ struct stack_record {
 /* Of a user stack that is copied: as perf at most, out of so many pages; what ends before that is copied to its end. */
 #define MOST_COPIED_BYTES 65536
 #define MOST_COPIED_PAGES 64
-#define COPIED_PAGE       4096 /* the smallest; larger ones are whole numbers of them */
+#define COPIED_PAGE       4096    /* the smallest; larger ones are whole numbers of them */
+#define PAGES_NOT_READ    (~0ULL) /* of a copy without memory: there was no room for it */
 #define COPIED_REGISTERS  17
 
 /*

@@ -145,10 +145,10 @@ static __always_inline int send_copy(struct walk *walk, struct stack_copy *copy)
 	return 1;
 }
 
-/* As a copy of which no memory could be read: it has the time of its leaf. */
+/* As a copy of which no memory was read: it has the time of its leaf. */
 static __always_inline int send_leaf(struct stack_copy *copy)
 {
-	copy->pages = 0;
+	copy->pages = PAGES_NOT_READ;
 	copy->stack_bytes = 0;
 	return !leaves.ringbuf_output(copy, sizeof(*copy) - sizeof(copy->stack), BPF_RB_NO_WAKEUP);
 }

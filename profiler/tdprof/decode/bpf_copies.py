@@ -13,6 +13,7 @@ from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.decode.stack_walks import WALK
 from tdprof.model.arrays import U32, U64
+from tdprof.model.stack_ends import StackEnd
 from tdprof.native.bpf_stacks import BpfCopies, BpfStacksResult
 from tdprof.native.library import load_native
 from tdprof.unwind.walk import Walked
@@ -52,7 +53,7 @@ def walk_spooled(path: Path, damage: SpoolDamage, walk: Walk, replaced: Replaced
     """
     for batch in read_ring_file(path, damage, decode_copies, _CHUNK_BYTES):
         replaced.add_copies(batch.identity, batch.time_ns)
-        yield _stacks(batch.identity, walk(batch.pid, batch.time_ns, batch.copies))
+        yield _stacks(batch, walk(batch.pid, batch.time_ns, batch.copies))
 
 
 def decode_copies(data: bytes) -> tuple[CopyBatch, int, int]:
@@ -73,9 +74,12 @@ def decode_copies(data: bytes) -> tuple[CopyBatch, int, int]:
     return CopyBatch(identity[:n], time_ns[:n], pid[:n], copies), result.consumed, result.damaged
 
 
-def _stacks(identity: U64, walked: Walked) -> StackBatch:
-    walk = np.zeros(len(identity), WALK)
+def _stacks(batch: CopyBatch, walked: Walked) -> StackBatch:
+    walk = np.zeros(len(batch.identity), WALK)
     walk["depth"], walk["end"], walk["guessed_from"] = walked.depth, walked.end, walked.guessed_from
+    # No room was left for its memory, which nobody tried to read.
+    is_leaf = (batch.copies.stack_bytes == 0) & (batch.copies.stack_pages != 0)
+    walk["end"][is_leaf & (walk["end"] == StackEnd.UNREADABLE)] = StackEnd.NO_TABLE
     walk["by_table"], walk["by_fp"], walk["by_lr"] = walked.methods.T
     start = np.concatenate([np.zeros(1, np.uint64), np.cumsum(walked.depth, dtype=np.uint64)])
-    return StackBatch(identity, walk, start, walked.addresses)
+    return StackBatch(batch.identity, walk, start, walked.addresses)

@@ -18,10 +18,13 @@ from tdprof.capture.spool import SpoolWriter
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode import wakers
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT
+from tdprof.decode.bpf_copies import walk_spooled
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT, RecordLayout
+from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.spe.switches import switches_of_table
 from tdprof.decode.spool import Decoded, write_tables
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U32, U64
@@ -148,6 +151,28 @@ def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path)
         "call stacks that were not whole when they were read": 1,
         "samples whose call stack never reached the capture": 1,
     }
+
+
+def test_copies_without_room_for_memory_end_where_the_table_was_not_there(tmp_path: Path) -> None:
+    """What was read and could not be is another reason."""
+
+    def unreadable(pid: U32, time_ns: U64, copies: Copies) -> Walked:
+        n = len(pid)
+        end = np.full(n, StackEnd.UNREADABLE, np.uint8)
+        return Walked(
+            copies.registers[:, 0], np.ones(n, np.uint32), end, np.zeros((n, 3), np.uint16), np.zeros(n, np.uint16)
+        )
+
+    path = tmp_path / "copies.bpf"
+    every = (1 << 64) - 1
+    path.write_bytes(
+        b"".join(
+            stack_copy(1, 40, 7, [1] * 17, stack, pages=pages)
+            for stack, pages in ((b"", every), (b"", 0), (bytes(8), every))
+        )
+    )
+    [batch] = walk_spooled(path, SpoolDamage(), unreadable, ReplacedFiles(tmp_path / "none", SpoolDamage()))
+    assert [StackEnd(end) for end in batch.walk["end"]] == [StackEnd.NO_TABLE, StackEnd.UNREADABLE, StackEnd.UNREADABLE]
 
 
 def row(user: int, kernel: int, count: int = 1) -> tuple:
