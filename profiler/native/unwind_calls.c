@@ -28,19 +28,19 @@ static bool may_be_returned_to(struct unwind_table *table, place_t place)
 
 void check_beginnings(struct unwind_table *table)
 {
-	const uint32_t *doubtful = table->doubtful.items, *behind = doubtful + table->doubtful.count;
-	uint32_t bytes = table->segments[table->segment].bytes, kept = 0;
+	const uint32_t *doubtful = table->doubtful.items;
+	uint32_t bytes = table->segments[table->segment].bytes, next = 0, kept = 0;
 	/* To read all code of x86-64 takes half as long as all else, and few functions lie without padding, unless the
 	 * compiler was to save room. */
 	bool is_read = table->header.machine == MACHINE_AARCH64 || table->doubtful.count >= bytes / BYTES_OF_SMALL;
 
-	if (doubtful == behind)
+	if (!table->doubtful.count)
 		return;
 	for (uint32_t i = 0; i < table->beginnings.count; i++) {
 		place_t place = table->beginnings.items[i];
-		bool is_doubtful = doubtful < behind && *doubtful == i;
+		bool is_doubtful = next < table->doubtful.count && doubtful[next] == i;
 
-		doubtful += is_doubtful;
+		next += is_doubtful;
 		if (!is_doubtful || (is_read && !may_be_returned_to(table, place)))
 			table->beginnings.items[kept++] = place;
 	}
