@@ -94,12 +94,13 @@ class TimeRange:
         Raises:
             TdprofError: nothing of the recording is in it, or it is by a clock that the recording does not tell.
         """
-        begin, end = (
-            default if moment is None else moment.within(start_realtime_ns, duration_ns, self.text, length)
-            for moment, default, length in ((self.begin, 0, self._length()), (self.end, duration_ns, 0))
-        )
-        if self._length():
-            end = begin + self._length()
+        begin, end, length = 0, duration_ns, self._length()
+        if self.begin is not None:
+            begin = self.begin.within(start_realtime_ns, duration_ns, self.text, length)
+        if length:
+            end = begin + length
+        elif self.end is not None:
+            end = self.end.within(start_realtime_ns, duration_ns, self.text)
         if self.begin is not None and self.end is not None and end <= begin:
             raise TdprofError(f"--time {self.text} ends where it begins, or before", hint=_hint(), status=2)
         if begin >= duration_ns or end <= 0:

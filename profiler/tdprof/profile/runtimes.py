@@ -64,12 +64,14 @@ def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
     Samples with a named function that was compiled as the program ran are none of them.
     """
     samples = profile.samples
+    alone = {pid: languages[0] for pid, languages in profile.runtimes.items() if len(languages) == 1}
+    asked = [each for each in RUNTIMES if not each.is_compiler and each.language != PYTHON_LANGUAGE]
+    if not {each.language for each in asked}.intersection(alone.values()):
+        return []
     is_hidden = _have_no_function_of_a_language(profile)[samples.stack]
     found = []
-    for runtime in RUNTIMES:
-        if runtime.is_compiler or runtime.language == PYTHON_LANGUAGE:
-            continue
-        runs = [pid for pid, languages in profile.runtimes.items() if [*languages] == [runtime.language]]
+    for runtime in asked:
+        runs = [pid for pid, language in alone.items() if language == runtime.language]
         if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64)) & is_hidden].sum()):
             found.append((runtime, count))
     return found
@@ -79,6 +81,8 @@ def python_hidden(profile: Profile) -> int:
     """How many samples have CPython's loop in their call stacks, and none of the functions that it runs."""
     locations, samples = profile.locations, profile.samples
     is_loop = np.array([name.startswith(PYTHON_LOOP) for name in profile.functions.name], bool)
+    if not is_loop.any():
+        return 0
     outermost = locations.frame_start[1:].astype(np.int64) - 1
     has_loop = have_any(profile, is_loop[locations.frame_function[outermost]])
     return int(samples.count[(has_loop & _have_no_function_of_a_language(profile))[samples.stack]].sum())
