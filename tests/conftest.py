@@ -1,5 +1,7 @@
 """Options and fixtures that all tests share."""
 
+import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ settings.register_profile("tdprof", deadline=None, suppress_health_check=[Health
 settings.load_profile("tdprof")
 
 GOLDEN = Path(__file__).parent / "golden"
+# BPF programs that tests have compiled; each says of which sources, so that none is used for others.
+_COMPILED = Path(__file__).parents[1] / ".cache" / "bpf-of-tests"
 # What is in these folders is marked `alone`, but for what is marked `beside_others`.
 _ALONE = [Path(__file__).parent / name for name in ("attack", "live", "live_aarch64")]
 
@@ -33,8 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests, and the programs they start, leave the user's cache alone, fetch nothing, and know no terminal's width."""
+    cache = tmp_path_factory.mktemp("cache")
+    _take_new(_COMPILED, cache / "tdprof" / "bpf")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.delenv("DEBUGINFOD_URLS", raising=False)
         patch.delenv("COLUMNS", raising=False)
         # An installed tdprof is compiled; without this each of a thousand starts would do it again.
@@ -44,6 +50,16 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         )  # ignored where the tests are a background job
         yield
         signal.signal(signal.SIGINT, before)
+    _take_new(cache / "tdprof" / "bpf", _COMPILED)
+
+
+def _take_new(source: Path, target: Path) -> None:
+    """Files of one folder that the other has not; several processes may do it at once."""
+    for path in source.glob("*.json"):
+        if not (target / path.name).exists():
+            target.mkdir(parents=True, exist_ok=True)
+            copied = shutil.copy(path, target / f"{path.name}.{os.getpid()}")
+            Path(copied).rename(target / path.name)
 
 
 @pytest.fixture

@@ -36,10 +36,10 @@ def interpreters() -> dict[str, str]:
 
 
 def each_interpreter() -> list[object]:
-    """Parameters of a test: the oldest, the newest and PATH's first version, and as `thorough` those between."""
+    """Parameters of a test: the oldest and the newest version, and as `thorough` those between."""
     found = interpreters()
     in_order = sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
-    middle = set(in_order[1:-1]) - {*[*found][:1]}
+    middle = in_order[1:-1]
     return [
         pytest.param(path, id=version, marks=[pytest.mark.thorough] * (version in middle))
         for version, path in found.items()

@@ -21,7 +21,7 @@ from tdprof.capture.manifest import read_manifest
         *[
             pytest.param(*built, (), marks=[pytest.mark.needs_bpf] + [pytest.mark.thorough] * is_thorough)
             for *built, is_thorough in (
-                (1, "gcc", "-O0", False),
+                (1, "gcc", "-O0", True),
                 (2, "gcc", "-O2", False),
                 (3, "gcc", "-O3", True),
                 (4, "clang", "-O1", True),
@@ -30,7 +30,7 @@ from tdprof.capture.manifest import read_manifest
             )
         ],
         # Programs of which no stack is larger than what is copied.
-        pytest.param(8, "gcc", "-O2", ("--no-bpf",), marks=pytest.mark.needs_perf),
+        pytest.param(8, "gcc", "-O2", ("--no-bpf",), marks=[pytest.mark.needs_perf, pytest.mark.thorough]),
         pytest.param(20, "clang", "-O2", ("--no-bpf", "--call-graph", "dwarf,16384"), marks=pytest.mark.needs_perf),
     ],
 )

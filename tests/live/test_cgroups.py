@@ -109,7 +109,7 @@ def stop(recorder: "subprocess.Popen[str]") -> None:
     [
         pytest.param("v2", [], id="v2", marks=pytest.mark.needs_bpf),
         pytest.param("perf", ["--no-bpf"], id="ring-buffer"),
-        pytest.param("v1", [], id="v1", marks=pytest.mark.needs_bpf),
+        pytest.param("v1", [], id="v1", marks=[pytest.mark.needs_bpf, pytest.mark.thorough]),
     ],
     indirect=["group"],
 )
@@ -147,7 +147,7 @@ def test_processes_to_come_have_their_samples(group: Path, build: Build, folder:
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+@pytest.mark.parametrize("group", EACH, indirect=True)
 def test_who_moves_has_samples_in_each_and_a_removed_group_keeps_its_name(
     group: Path, build: Build, folder: Path
 ) -> None:
@@ -286,7 +286,10 @@ def wake(process: "subprocess.Popen[str]", recorder: "subprocess.Popen[str]") ->
 
 @pytest.mark.needs_bpf
 @pytest.mark.parametrize("group", EACH, indirect=True)
-@pytest.mark.parametrize("is_first_inside", [True, False], ids=["from inside", "from outside"])
+@pytest.mark.parametrize(
+    "is_first_inside",
+    [pytest.param(True, id="from inside", marks=pytest.mark.thorough), pytest.param(False, id="from outside")],
+)
 def test_moves_within_one_sleep_make_each_stay(group: Path, build: Build, folder: Path, is_first_inside: bool) -> None:
     """Of sleeps that the programs saw begin or not, and end or not."""
     places = [group / "a", group / "b"] if is_first_inside else [group / "b", group / "a"]

@@ -147,7 +147,14 @@ def is_called_rightly(sample: Sample) -> bool:
 
 
 @each_jdk
-@pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",), ("-Xint",)], ids=["C2", "C1", "interpreted"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="C2"),
+        pytest.param(("-XX:TieredStopAtLevel=1",), id="C1", marks=pytest.mark.thorough),
+        pytest.param(("-Xint",), id="interpreted", marks=pytest.mark.thorough),
+    ],
+)
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
     capture = record_ready([java, "-XX:-Inline", *options, "-cp", classes, "Calls"], folder)
     java_samples = [each for each in capture.samples if any("Calls.f_" in name for name in each.frames)]
@@ -230,7 +237,10 @@ def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes
 
 
 @each_jdk
-@pytest.mark.parametrize("is_everywhere", [False, True], ids=["callers", "everywhere"])
+@pytest.mark.parametrize(
+    "is_everywhere",
+    [pytest.param(False, id="callers"), pytest.param(True, id="everywhere", marks=pytest.mark.thorough)],
+)
 def test_inlined_methods_and_lines(java: Path, is_everywhere: bool, classes: Path, folder: Path) -> None:
     options = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"] if is_everywhere else []
     capture = record_ready([java, *options, "-cp", classes, "Calls"], folder)

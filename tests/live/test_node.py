@@ -56,7 +56,7 @@ while (process.cpuUsage().user - began < 2e6) for (let i = 0; i < 20; i++) total
 """
 
 
-@pytest.mark.parametrize("option", ["--opt", "--always-sparkplug"])
+@pytest.mark.parametrize("option", ["--opt", pytest.param("--always-sparkplug", marks=pytest.mark.thorough)])
 def test_callers_in_compiled_code_are_known(option: str, folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "calls.js"
     script.write_text(CALLS)
