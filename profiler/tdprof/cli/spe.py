@@ -110,7 +110,7 @@ def report(
     mean p50 p90 p99   total latency in cycles, from dispatch to completion
     l1 l2 llc …  %     share of the loads that each level of the memory hierarchy served
     L1D miss, …        ratios of retired operations with their 95 % intervals
-    sharing            false: threads write different words of one cache line; true: the same word
+    sharing            false: a process's threads write different words of one cache line; true: the same word
 
     \b
     tdprof spe report perf.data                    or a capture, as tdprof report CAPTURE --spe

@@ -89,7 +89,7 @@ def print_report(
     process_memory.keep_process_small(process_memory.KEPT_BYTES)
     with open_records(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
         code: OpenCapture | None = None
-        if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
+        if not is_raw and by is not By.SOURCE:
             code = stack.enter_context(open_code_of(file, symbols))
         workers = jobs or len(os.sched_getaffinity(0))
         result = analyse(source, by, code, workers=workers, limit=_rows_of(output))

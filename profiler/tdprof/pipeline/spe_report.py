@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
@@ -21,7 +22,7 @@ from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
-from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport, order_of
+from tdprof.model.spe import NO_TID, RatioColumn, RecordWeight, SpeReport, order_of
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
 from tdprof.pipeline.spe_rows import (
@@ -30,6 +31,7 @@ from tdprof.pipeline.spe_rows import (
     AddressRows,
     BlockRows,
     CodeDetail,
+    MemoryOwners,
     Placement,
     Rows,
     SourceRows,
@@ -64,7 +66,8 @@ def analyse(
     """
     check_compiled()
     if by in (By.ADDRESS, By.PAGE):
-        report = _by_block(data, by, workers, max_rows, limit)
+        owners = MemoryOwners(None if capture is None else capture.owners.pids)
+        report = _by_block(data, by, owners, workers, max_rows, limit)
     elif by is By.SOURCE:
         report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows, limit)
     elif capture is None:
@@ -85,6 +88,7 @@ def analyse(
 
 
 _USUAL_PAGE_BYTES = 4096
+_FIRST_WORD_OF_KERNEL = np.uint64(1 << 60)
 # A row takes a kilobyte and a half while what was counted is made of it.
 _ROWS_AT_ONCE = 1 << 14
 
@@ -108,18 +112,19 @@ def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_ro
     return _report_of(counted, shown, names, notes, operations)
 
 
-def _by_block(data: SpeInput, by: By, workers: int, max_rows: int, limit: int) -> SpeReport:
+def _by_block(data: SpeInput, by: By, owners: MemoryOwners, workers: int, max_rows: int, limit: int) -> SpeReport:
     block_bytes = LINE_BYTES if by is By.ADDRESS else data.page_bytes or _USUAL_PAGE_BYTES
-    rows = BlockRows(block_bytes)
+    rows = BlockRows(block_bytes, owners)
     placement = Placement(rows, max_rows, is_shared=workers > 1)
     counted = count_records(data, GroupBy(Key.ADDRESS, block_bytes), placement.place, workers=workers)
     operations = counted.operations
-    notes = [*pass_notes(counted, data), *room_notes(operations)]
+    notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(operations)]
     if by is By.PAGE:
         whose = "the recorded machine's" if data.page_bytes else "the input does not tell the machine's"
         notes.append(f"pages are of {block_bytes} bytes ({whose})")
     shown, names = _most(operations, rows, limit)
-    threads = placement.groups_by_row(len(operations))[shown]
+    each = rows.threads()
+    threads = np.insert(each[:max_rows], 0, each[max_rows:].max(initial=0))[shown]
     sharing = None
     if by is By.ADDRESS:
         # Where some pairs of line and thread had no room, any line may have more threads than were counted.
@@ -127,7 +132,7 @@ def _by_block(data: SpeInput, by: By, workers: int, max_rows: int, limit: int) -
         candidates = np.flatnonzero(may_be_shared & (shown > 0))
         sharing = [""] * len(shown)
         lines = rows.blocks[shown[candidates] - 1]
-        for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), lines), strict=True):
+        for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), owners, lines), strict=True):
             sharing[row] = how
 
     def beside(report: SpeReport, part: slice) -> SpeReport:
@@ -269,29 +274,32 @@ def _ratio_column(ratio: Ratio, counts: dict[str, U64]) -> RatioColumn:
     return RatioColumn(share.value * ratio.scale, share.low * ratio.scale, share.high * ratio.scale)
 
 
-def _sharing(words: WordUse, lines: U64) -> list[str]:
-    """What each of some cache lines' sampled accesses say of sharing.
+def _sharing(words: WordUse, owners: MemoryOwners, lines: U64) -> list[str]:
+    """What each of some cache lines' sampled accesses say of sharing, within a process or the kernel.
 
     "false": several threads touch it, one of them stores, and no word of it is touched by two threads; "true": a word
     is touched by several threads and stored to; "": neither.
     """
-    line = words.word // np.uint64(LINE_BYTES // 8)
-    result = [""] * len(lines)
-    stored = np.unique(line[words.is_store])
-    at = np.minimum(np.searchsorted(stored, line), max(len(stored) - 1, 0))
-    candidate = np.flatnonzero(stored[at] == line) if len(stored) else np.zeros(0, np.int64)
-    pairs = np.unique(np.stack([line[candidate], words.tid[candidate]]), axis=1)
-    shared_lines, threads = np.unique(pairs[0], return_counts=True)
-    word_pairs = np.unique(np.stack([words.word[candidate], words.tid[candidate]]), axis=1)
-    shared_words, word_threads = np.unique(word_pairs[0], return_counts=True)
-    stored_words = np.unique(words.word[words.is_store])
-    truly = shared_words[(word_threads > 1) & np.isin(shared_words, stored_words)]
-    truly_shared = set((truly // np.uint64(LINE_BYTES // 8)).tolist())
-    row_of = {line: row for row, line in enumerate(lines.tolist())}
-    for number in shared_lines[threads > 1].tolist():
-        if number in row_of:
-            result[row_of[number]] = "true" if number in truly_shared else "false"
-    return result
+    told = words.tid != NO_TID
+    word, tid, is_store = words.word[told], words.tid[told], words.is_store[told]
+    memory = owners.of(tid, word >= _FIRST_WORD_OF_KERNEL)
+    line = word // np.uint64(LINE_BYTES // 8)
+    shared_lines = _touched_by_several(line, memory, tid, is_store)
+    shared_words = _touched_by_several(word, memory, tid, is_store) // np.uint64(LINE_BYTES // 8)
+    how = dict.fromkeys(shared_lines.tolist(), "false") | dict.fromkeys(shared_words.tolist(), "true")
+    return [how.get(number, "") for number in lines.tolist()]
+
+
+def _touched_by_several(place: U64, memory: U64, tid: U64, is_store: NDArray[np.bool_]) -> U64:
+    """Places that several threads touched in one memory, where one of them stored."""
+    stored = np.unique(np.stack([place[is_store], memory[is_store]]), axis=1)
+    users = np.unique(np.stack([place, memory, tid]), axis=1)[:2]
+    places, threads = np.unique(users, axis=1, return_counts=True)
+    several = places[:, threads > 1]
+    # Of both, each place is there once: what comes twice is in both.
+    both, times = np.unique(np.concatenate([several, stored], axis=1), axis=1, return_counts=True)
+    found: U64 = both[0, times > 1]
+    return found
 
 
 @contextlib.contextmanager

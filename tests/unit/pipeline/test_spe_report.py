@@ -1,6 +1,7 @@
 """SPE data into the rows of a report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,13 @@ import pytest
 from rich.console import Console
 
 from builders import spe
-from builders.spe_capture import load, write_spe_capture
+from builders.capture_tables import processes, table
+from builders.captures import replace_table
+from builders.spe_capture import PID, load, write_spe_capture
+from tdprof.capture.schema import SPE_SPANS
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.choices import By
+from tdprof.model.profile import NO_ID
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import analyse
 from tdprof.report.spe.csv import render_csv
@@ -31,6 +36,50 @@ def test_pages_are_as_large_as_the_recorded_machines(tmp_path: Path, page_bytes:
     assert all(int(name, 16) % (page_bytes or 4096) == 0 for name in result.names)
     whose = "the recorded machine's" if page_bytes else "the input does not tell the machine's"
     assert f"pages are of {page_bytes or 4096} bytes ({whose})" in result.notes
+
+
+def access(tid: int | None, address: int, *, op: int) -> spe.Truth:
+    return replace(load(0x401000, va=address, context_el2=tid), op=op)
+
+
+LOAD, STORE, ATOMIC_LOAD = 0x00, 0x01, 0x06  # payloads of the operation packet; an atomic's returns what was there
+KERNEL = 0xFF_0000_0000_1000  # as a record has it; all processes'
+
+
+def test_sharing_is_told_within_a_process(tmp_path: Path) -> None:
+    """Forked processes have the same addresses and memory of their own; a record of no known thread is nobody's."""
+    accesses = [
+        access(PID, 0x1000, op=STORE), access(50, 0x1000, op=STORE), access(51, 0x1040, op=STORE),  # two processes
+        access(50, 0x2000, op=STORE), access(51, 0x2008, op=LOAD), access(PID, 0x2008, op=LOAD),
+        access(50, 0x3000, op=LOAD), access(51, 0x3000, op=ATOMIC_LOAD),
+        access(50, 0x4000, op=STORE), access(None, 0x4000, op=STORE),
+        access(PID, KERNEL, op=STORE), access(50, KERNEL, op=LOAD),
+        access(50, 0x5000, op=LOAD), access(51, 0x5000, op=LOAD), access(PID, 0x5000, op=STORE),
+    ]  # fmt: skip
+    capture = write_spe_capture(tmp_path / "capture", has_samples=False)
+    stream, _ = spe.write_stream(accesses, spe.packed_record)
+    (capture / "spe/cpu0.0.aux").write_bytes(stream)
+    replace_table(capture, "spe_spans", table(SPE_SPANS, [(5000, 0, 0, NO_ID, NO_ID, 0, len(stream), 0)]))
+    started = (10, "fork", 50, 50, PID, PID, None), (11, "fork", 50, 51, 50, 50, None)
+    replace_table(capture, "processes", processes(*started))
+    with OpenCapture(capture) as opened:
+        found = analyse(opened.spe_data, By.ADDRESS, opened, workers=1)
+        pages = analyse(opened.spe_data, By.PAGE, opened, workers=1)
+    assert found.sharing is not None
+    assert found.threads is not None
+    assert pages.threads is not None
+    assert dict(zip(found.names, zip(found.sharing, found.threads.tolist(), strict=True), strict=True)) == {
+        "0x1000": ("", 1),
+        "0x1040": ("", 1),
+        "0x2000": ("false", 2),
+        "0x3000": ("true", 2),
+        "0x4000": ("", 1),
+        "0xffff000000001000": ("true", 2),
+        "0x5000": ("", 2),
+    }
+    assert dict(zip(pages.names, pages.threads.tolist(), strict=True))["0x1000"] == 2
+    told = "3 rows: the sum over processes, in each of which the address is other memory unless they share it"
+    assert told in found.notes  # 0x1000, 0x2000, 0x5000
 
 
 @pytest.mark.parametrize("by", [By.ADDRESS, By.INSTRUCTION, By.SOURCE])

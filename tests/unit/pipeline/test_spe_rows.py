@@ -25,7 +25,7 @@ from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
+from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, MemoryOwners, Placement, SourceRows, SymbolizedRows
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 PROGRAM, LIBRARY = 0x400000, 0x7F0000000000
@@ -154,13 +154,15 @@ def test_sources_of_two_cores_meet_in_their_name() -> None:
 
 
 def test_rows_beyond_the_most_share_the_first() -> None:
-    placement = Placement(BlockRows(64), max_rows=3)
+    blocks = BlockRows(64, MemoryOwners(None))
+    placement = Placement(blocks, max_rows=3)
     first = np.array([5, NOTHING, 9, 5, 7, 1, 2, OTHERS], np.uint64)
     second = np.array([1, 1, 1, 2, 1, 1, 1, OTHERS], np.uint64)
     assert placement.place(first, second).tolist() == [1, NO_ROW, 2, 1, 3, 0, 0, 0]
     assert placement.place(first[::-1], second[::-1]).tolist() == [0, 0, 0, 3, 1, 2, NO_ROW, 1]
-    assert placement.groups_by_row(4).tolist() == [3, 2, 1, 1]
-    alone = Placement(BlockRows(64), max_rows=3, is_shared=False)
+    assert blocks.threads().tolist() == [2, 1, 1, 1, 1]
+    blocks = BlockRows(64, MemoryOwners(None))
+    alone = Placement(blocks, max_rows=3, is_shared=False)
     assert alone.place(first[:5], second[:5]).tolist() == [1, NO_ROW, 2, 1, 3]
     assert alone.place(first[5:], second[5:]).tolist() == [0, 0, 0]
-    assert alone.groups_by_row(4).tolist() == [3, 2, 1, 1]
+    assert blocks.threads().tolist() == [2, 1, 1, 1, 1]

@@ -23,6 +23,8 @@ from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.values import dataclass
 
 LINE_BYTES = 64
+# Payload of an operation packet (Arm ARM, load/store class): the extended kind, with AT set.
+_ATOMIC_BITS, _ATOMIC = 0xE6, 0x06
 _BATCH_RECORDS = 1 << 14
 _MOST_ROWS = 1 << 18  # of all threads; where there are more, one goes on alone, so that memory is not taken for each
 _CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
@@ -289,7 +291,7 @@ class WordUse:
     Attributes:
         word: uint64[n], address / 8.
         tid: uint64[n].
-        is_store: bool[n].
+        is_store: bool[n], of atomic operations, too, which may be marked as loads of what was there.
     """
 
     word: U64
@@ -310,7 +312,8 @@ def count_words(source: SpeInput, lines: U64) -> WordUse:
         line = batch["va"].view(np.uint64) // np.uint64(LINE_BYTES)
         is_wanted = wanted[np.minimum(np.searchsorted(wanted, line), len(wanted) - 1)] == line
         rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1) & is_wanted)
-        is_store = (batch["op"].view(np.uint8)[rows] & 1).astype(np.uint64)
+        op = batch["op"].view(np.uint8)[rows]
+        is_store = ((op & 1 != 0) | (op & _ATOMIC_BITS == _ATOMIC)).astype(np.uint64)
         tid = thread_of(batch, span, source)[rows]
         table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
     second = table.second

@@ -158,7 +158,7 @@ def test_a_report_names_threads_by_them_and_says_so(recording: Path, tmp_path: P
     assert result.exit_code == 0, result.output
     for path in (recording, tmp_path / "capture"):
         lines, notes = report(path)
-        assert lines["0x1000"]["threads"] == 4  # 70, 7, 8, unknown
+        assert lines["0x1000"]["threads"] == 1  # 70, 7 and 8 are processes of one each, and one is unknown
         assert "threads are known from context packets (1), context switches (8)" in notes
         assert "1 records name no thread" in notes
 
