@@ -11,13 +11,21 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
-from tdprof.decode.spe.row_sums import LINE_BYTES, Counted, GroupBy, WordUse, check_compiled, count_records, count_words
+from tdprof.decode.spe.row_sums import (
+    LINE_BYTES,
+    NO_CPU,
+    Counted,
+    GroupBy,
+    WordUse,
+    check_compiled,
+    count_records,
+    count_words,
+)
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64
@@ -26,6 +34,7 @@ from tdprof.model.spe import NO_TID, RatioColumn, RecordWeight, SpeReport, order
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
 from tdprof.pipeline.spe_rows import (
+    KERNEL_MEMORY,
     MAX_ROWS,
     OTHERS_NAME,
     AddressRows,
@@ -280,25 +289,33 @@ def _sharing(words: WordUse, owners: MemoryOwners, lines: U64) -> list[str]:
     "false": several threads touch it, one of them stores, and no word of it is touched by two threads; "true": a word
     is touched by several threads and stored to; "": neither.
     """
-    told = words.tid != NO_TID
-    word, tid, is_store = words.word[told], words.tid[told], words.is_store[told]
-    memory = owners.of(tid, word >= _FIRST_WORD_OF_KERNEL)
-    line = word // np.uint64(LINE_BYTES // 8)
-    shared_lines = _touched_by_several(line, memory, tid, is_store)
-    shared_words = _touched_by_several(word, memory, tid, is_store) // np.uint64(LINE_BYTES // 8)
+    is_told = words.tid != NO_TID
+    words = WordUse(words.word[is_told], words.tid[is_told], words.cpu[is_told], words.is_store[is_told])
+    memory = owners.of(words.tid, words.word >= _FIRST_WORD_OF_KERNEL)
+    in_line = np.uint64(LINE_BYTES // 8)
+    shared_lines = _touched_by_several(words.word // in_line, memory, words)
+    shared_words = _touched_by_several(words.word, memory, words) // in_line
     how = dict.fromkeys(shared_lines.tolist(), "false") | dict.fromkeys(shared_words.tolist(), "true")
     return [how.get(number, "") for number in lines.tolist()]
 
 
-def _touched_by_several(place: U64, memory: U64, tid: U64, is_store: NDArray[np.bool_]) -> U64:
-    """Places that several threads touched in one memory, where one of them stored."""
-    stored = np.unique(np.stack([place[is_store], memory[is_store]]), axis=1)
-    users = np.unique(np.stack([place, memory, tid]), axis=1)[:2]
-    places, threads = np.unique(users, axis=1, return_counts=True)
-    several = places[:, threads > 1]
-    # Of both, each place is there once: what comes twice is in both.
-    both, times = np.unique(np.concatenate([several, stored], axis=1), axis=1, return_counts=True)
-    found: U64 = both[0, times > 1]
+def _touched_by_several(place: U64, memory: U64, words: WordUse) -> U64:
+    """Places that several threads touched in one memory, the kernel's from several CPUs, where one of them stored."""
+    stored = np.unique(np.stack([place, memory])[:, words.is_store], axis=1)
+    is_kernel = memory == KERNEL_MEMORY
+    # Whatever thread a CPU runs touches the CPU's own data, its interrupts' stack for one.
+    cpu = np.where(is_kernel & (words.cpu != NO_CPU), words.cpu, words.tid)
+    several = [_used_by_several(np.stack([place, memory, user])) for user in (words.tid, cpu)]
+    # What comes from all three has each place once.
+    everything, times = np.unique(np.concatenate([stored, *several], axis=1), axis=1, return_counts=True)
+    found: U64 = everything[0, times == 3]
+    return found
+
+
+def _used_by_several(uses: U64) -> U64:
+    """uint64[2, n]: places and memories of more than one user, of uint64[3, m]: place, memory, user."""
+    places, users = np.unique(np.unique(uses, axis=1)[:2], axis=1, return_counts=True)
+    found: U64 = places[:, users > 1]
     return found
 
 

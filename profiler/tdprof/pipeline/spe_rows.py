@@ -29,7 +29,8 @@ MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
 OTHERS_NAME = "(others)"
 """Of that row."""
-_KERNEL = np.uint64(NO_TID)  # above every process's number
+KERNEL_MEMORY = np.uint64(NO_TID)
+"""In `MemoryOwners.of`: above every process's number."""
 _HALF = np.uint64(32)  # bits, of a key that is a function and a file
 
 
@@ -111,7 +112,7 @@ class MemoryOwners:
     def of(self, tids: U64, is_kernel: NDArray[np.bool_]) -> U64:
         """uint64[n]: a number for each memory: of the process, or the kernel's, which all threads share."""
         owners = np.zeros(len(tids), np.uint64) if self._pids is None else self._pids(tids).astype(np.uint64)
-        owners[is_kernel] = _KERNEL
+        owners[is_kernel] = KERNEL_MEMORY
         return owners
 
 

@@ -53,13 +53,21 @@ def test_sharing_is_told_within_a_process(tmp_path: Path) -> None:
         access(50, 0x2000, op=STORE), access(51, 0x2008, op=LOAD), access(PID, 0x2008, op=LOAD),
         access(50, 0x3000, op=LOAD), access(51, 0x3000, op=ATOMIC_LOAD),
         access(50, 0x4000, op=STORE), access(None, 0x4000, op=STORE),
-        access(PID, KERNEL, op=STORE), access(50, KERNEL, op=LOAD),
+        access(PID, KERNEL, op=STORE), access(50, KERNEL, op=STORE),
         access(50, 0x5000, op=LOAD), access(51, 0x5000, op=LOAD), access(PID, 0x5000, op=STORE),
     ]  # fmt: skip
     capture = write_spe_capture(tmp_path / "capture", has_samples=False)
-    stream, _ = spe.write_stream(accesses, spe.packed_record)
-    (capture / "spe/cpu0.0.aux").write_bytes(stream)
-    replace_table(capture, "spe_spans", table(SPE_SPANS, [(5000, 0, 0, NO_ID, NO_ID, 0, len(stream), 0)]))
+    # CPUs 0 and 1: of the kernel's lines the first is touched from both, the second by several threads of one.
+    of_cpus = (
+        accesses,
+        [access(50, KERNEL + 64, op=STORE), access(51, KERNEL + 64, op=STORE), access(51, KERNEL, op=LOAD)],
+    )
+    spans = []
+    for cpu, of_cpu in enumerate(of_cpus):
+        stream, _ = spe.write_stream(of_cpu, spe.packed_record)
+        (capture / f"spe/cpu{cpu}.0.aux").write_bytes(stream)
+        spans.append((5000, cpu, 0, NO_ID, NO_ID, 0, len(stream), 0))
+    replace_table(capture, "spe_spans", table(SPE_SPANS, spans))
     started = (10, "fork", 50, 50, PID, PID, None), (11, "fork", 50, 51, 50, 50, None)
     replace_table(capture, "processes", processes(*started))
     with OpenCapture(capture) as opened:
@@ -74,7 +82,8 @@ def test_sharing_is_told_within_a_process(tmp_path: Path) -> None:
         "0x2000": ("false", 2),
         "0x3000": ("true", 2),
         "0x4000": ("", 1),
-        "0xffff000000001000": ("true", 2),
+        "0xffff000000001000": ("true", 3),
+        "0xffff000000001040": ("", 2),
         "0x5000": ("", 2),
     }
     assert dict(zip(pages.names, pages.threads.tolist(), strict=True))["0x1000"] == 2

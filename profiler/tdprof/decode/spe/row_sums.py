@@ -18,6 +18,7 @@ from tdprof.decode.spe.clock import time_ns, timer_lines
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 from tdprof.errors import TdprofError
+from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.values import dataclass
@@ -25,6 +26,9 @@ from tdprof.values import dataclass
 LINE_BYTES = 64
 # Payload of an operation packet (Arm ARM, load/store class): the extended kind, with AT set.
 _ATOMIC_BITS, _ATOMIC = 0xE6, 0x06
+_CPU = np.uint64(40)  # where a CPU's number stands in a user's, above the thread's 33 bits and one for stores
+NO_CPU = (1 << 24) - 1
+"""In `WordUse.cpu`."""
 _BATCH_RECORDS = 1 << 14
 _MOST_ROWS = 1 << 18  # of all threads; where there are more, one goes on alone, so that memory is not taken for each
 _CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
@@ -291,16 +295,18 @@ class WordUse:
     Attributes:
         word: uint64[n], address / 8.
         tid: uint64[n].
+        cpu: uint64[n], of the kernel's words where it is known; else what is no CPU's number.
         is_store: bool[n], of atomic operations, too, which may be marked as loads of what was there.
     """
 
     word: U64
     tid: U64
+    cpu: U64
     is_store: NDArray[np.bool_]
 
 
 def count_words(source: SpeInput, lines: U64) -> WordUse:
-    """Data addresses by 8-byte word, thread, and whether it was a store.
+    """Data addresses by 8-byte word, thread, of the kernel's also CPU, and whether it was a store.
 
     Args:
         source: the data; without lines it is not read.
@@ -315,9 +321,13 @@ def count_words(source: SpeInput, lines: U64) -> WordUse:
         op = batch["op"].view(np.uint8)[rows]
         is_store = ((op & 1 != 0) | (op & _ATOMIC_BITS == _ATOMIC)).astype(np.uint64)
         tid = thread_of(batch, span, source)[rows]
-        table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
-    second = table.second
-    return WordUse(table.first, second >> np.uint64(1), (second & np.uint64(1)) != 0)
+        address = batch["va"].view(np.uint64)[rows]
+        cpu = np.where(address >= KERNEL_ADDRESS, NO_CPU if span.cpu is None else span.cpu & NO_CPU, NO_CPU)
+        user = cpu.astype(np.uint64) << _CPU | tid << np.uint64(1) | is_store
+        table.number(address >> np.uint64(3), user)
+    user = table.second
+    tid = user >> np.uint64(1) & np.uint64((1 << 33) - 1)
+    return WordUse(table.first, tid, user >> _CPU, (user & np.uint64(1)) != 0)
 
 
 def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
