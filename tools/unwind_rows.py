@@ -129,9 +129,9 @@ def compare_file(path: Path, reader: Reader, totals: Totals) -> None:
     shown = 0
     kind = ".eh_frame" if elf.section(".eh_frame") else ".debug_frame"
     outermost = [(s.start, s.end) for s in source.stretches if s.kind == binding.CERTAIN]
-    for difference in differences(
-        reader.name, reader.rows(path, elf.machine, kind), elf.machine, table, outermost, totals
-    ):
+    within = [place for s in source.stretches if s.kind == binding.WITHIN for place in (s.start, s.end)]
+    found = (divided(fde, within) for fde in reader.rows(path, elf.machine, kind))
+    for difference in differences(reader.name, found, elf.machine, table, outermost, totals):
         totals.differing += 1
         shown += 1
         if shown <= _SHOWN:
@@ -255,6 +255,17 @@ def with_pushed(fde: tuple[int, int, list[tuple[int, str]]]) -> tuple[int, int, 
         offset = int(re.match(r"sp([+-]\d+)", text)[1]) + 16  # type: ignore[index]
         right.append((address, f"sp{offset:+d} ra={'cfa-8' if text.endswith('cfa+8') and offset else 'lr'}"))
     return start, end, right
+
+
+def divided(
+    fde: tuple[int, int, list[tuple[int, str]]], places: list[int]
+) -> tuple[int, int, list[tuple[int, str]]]:
+    """With a row more at each place within where none begins: the table may have another rule up to there, or from
+    there on."""
+    start, end, rows = fde
+    more = [place for place in places if start < place < end and place not in dict(rows)]
+    held = [(place, [text for address, text in rows if address < place][-1:]) for place in more]
+    return start, end, sorted([*rows, *((place, text) for place, texts in held for text in texts)])
 
 
 def with_initial(

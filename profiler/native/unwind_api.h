@@ -26,6 +26,7 @@ enum unwind_stretch_kind {
 	UNWIND_STRETCH_PLAIN,
 	UNWIND_STRETCH_CERTAIN,  /* holds for a function that lies wholly in it, whatever its FDE says */
 	UNWIND_STRETCH_BUILTINS, /* V8's: rows are made of the instructions where these are known */
+	UNWIND_STRETCH_WITHIN,   /* x86-64: holds for a part of a function, whatever its FDE says */
 };
 
 struct unwind_input {

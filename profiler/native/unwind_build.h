@@ -93,6 +93,8 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule);
 /* The rule of a stretch of the input that stands for the FDE of a function, for which rows are being added; false if
  * none does. */
 bool find_certain(const struct unwind_table *table, place_t start, place_t end, packed_rule *rule);
+/* Add a row that holds up to `end`, but for stretches of the input that hold within functions. */
+void add_row_until(struct unwind_table *table, place_t place, place_t end, packed_rule rule);
 /* Fill what is left. */
 void finish_table(struct unwind_table *table);
 

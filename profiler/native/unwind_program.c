@@ -152,8 +152,8 @@ static packed_rule rule_here(struct run *run)
 	return run->rule;
 }
 
-/* A row of the function that is read. */
-static void end_row(struct run *run, packed_rule rule)
+/* A row of the function that is read, which holds up to `end`. */
+static void end_row(struct run *run, uint64_t end, packed_rule rule)
 {
 	place_t place = (place_t)run->place;
 	struct placed_rule install[2];
@@ -170,7 +170,9 @@ static void end_row(struct run *run, packed_rule rule)
 			add_row(run->table, install[i].place, install[i].rule);
 	}
 	run->leaves = run->leaves && (rule & 0xff) != UNWIND_CFA_FP;
-	add_row(run->table, place, run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule);
+	if (end > run->end)
+		end = run->end;
+	add_row_until(run->table, place, (place_t)end, run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule);
 	run->before = place;
 }
 
@@ -181,7 +183,7 @@ static bool advance(struct run *run, uint64_t to)
 		return false;
 	/* What a clipped function says of code behind its end is not needed, but no fault. */
 	if (to > run->place && run->place < run->end)
-		end_row(run, rule_here(run));
+		end_row(run, to, rule_here(run));
 	run->place = to;
 	return to <= UINT64_MAX >> 1;
 }
@@ -435,7 +437,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	bool is_good = run_all(&run) && (!run.is_whole || run.depth == 0);
 
 	if (run.place < run.end)
-		end_row(&run, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
+		end_row(&run, run.end, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
 	if (machine == MACHINE_AARCH64 && !(run.saves_x0 && add_throwing_function(table, fde->start, fde->end)))
 		add_function(table, fde->start, fde->end);
 	return is_good;

@@ -219,6 +219,30 @@ bool find_certain(const struct unwind_table *table, place_t start, place_t end, 
 	return false;
 }
 
+void add_row_until(struct unwind_table *table, place_t place, place_t end, packed_rule rule)
+{
+	const struct unwind_segment *segment = &table->segments[table->segment];
+	uint64_t base = segment->elf_address - segment_start(segment); /* may wrap, as in fill_gap */
+
+	for (uint32_t i = table->next_stretch; i < table->input->stretch_count; i++) {
+		const struct unwind_stretch *stretch = &table->input->stretches[i];
+
+		if (stretch->start >= end + base)
+			break;
+		if (stretch->kind != UNWIND_STRETCH_WITHIN || stretch->end <= place + base)
+			continue;
+		if (stretch->start > place + base) {
+			add_row(table, place, rule);
+			place = (place_t)(stretch->start - base);
+		}
+		add_row(table, place, stretch_rule(stretch));
+		if (stretch->end >= end + base)
+			return;
+		place = (place_t)(stretch->end - base);
+	}
+	add_row(table, place, rule);
+}
+
 static void enter_segment(struct unwind_table *table, uint32_t number)
 {
 	while (table->segment < number) {

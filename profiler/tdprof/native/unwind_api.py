@@ -15,7 +15,7 @@ HEADER_BYTES = 128
 
 
 FROM_EH_FRAME, FROM_DEBUG_FRAME, FROM_V8 = 1, 2, 16  # UNWIND_FROM_*
-PLAIN, CERTAIN, BUILTINS = 0, 1, 2  # enum unwind_stretch_kind
+PLAIN, CERTAIN, BUILTINS, WITHIN = 0, 1, 2, 3  # enum unwind_stretch_kind
 
 
 class Rule(ctypes.Structure):

@@ -39,7 +39,7 @@ _PLACE, _LAYOUT = struct.Struct("<QQQQ"), struct.Struct("<I")
 LAYOUT_BYTES = _LAYOUT.size
 
 # bpf/unwind.h, enum unwind_cfa and enum unwind_ra
-CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD, FP_GUESS = 0, 4, 5, 6, 7, 8, 9
+CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD, FP_GUESS, UNSUPPORTED = 0, 4, 5, 6, 7, 8, 9, 10
 RA_CFA, RA_LR, RA_SLOT = 0, 1, 2
 FP_SAME = 0x7FFF
 
@@ -66,6 +66,9 @@ _CONTEXT_START = {
         rb"\x1f\x20\x03\xd5\xe0\x03\x13\xaa[\x00\x20\x40\x60\x80\xa0\xc0\xe0]..\xb5...[\x14-\x17]", re.DOTALL
     ),
 }
+# What its setcontext and swapcontext end with: the stack pointer is the other context's already, on whose stack the
+# return address is not yet, or is where a function begins. sysdeps/unix/sysv/linux/x86_64/{set,swap}context.S
+_CONTEXT_SWITCH = re.compile(rb"(?<=\x48\x8b\xa2\xa0\x00\x00\x00).{20,400}?\x31\xc0\xc3", re.DOTALL)
 _MAKES_CONTEXTS = b"\0makecontext\0"
 _NAMES_LIBRARY = b".so"  # one that is needed, or its own
 # Behind make_fcontext of Boost.Context, to which a fiber's function returns: no call-frame information is there.
@@ -91,7 +94,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     module = find_go_module(elf)
     # What Go's own table does not say, of a version that is not known, keeps frame pointers.
     go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
-    bottoms = [*_context_start(elf, text), *_fiber_start(elf, text)]
+    bottoms = [*_contexts(elf, text), *_fiber_start(elf, text)]
     stretches = [*_plt(elf), *_vdso_signal(elf), *bottoms, *_data_among_code(elf)]
     if go and text:
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
@@ -237,8 +240,9 @@ def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
         yield _stretch(entry, min(entry + size, text.address + text.size), STOP)
 
 
-def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
-    """The bottom of contexts' stacks; with a byte before it, since return addresses are looked up there."""
+def _contexts(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
+    """The bottom of contexts' stacks, with a byte before it, since return addresses are looked up there; and where the
+    stack of one is left for another's, of which there is no caller to be told."""
     pattern = _CONTEXT_START.get(elf.machine)
     table = elf.section(".dynstr")
     names = elf.section_data(table).tobytes() if table else b""
@@ -250,6 +254,10 @@ def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretc
     if found := pattern.search(elf.section_data(text)):
         start, end = text.address + found.start() - 1, text.address + found.end()
         yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), binding.CERTAIN)
+        if elf.machine == EM_X86_64:
+            for found in _CONTEXT_SWITCH.finditer(elf.section_data(text)):
+                start, end = text.address + found.start(), text.address + found.end()
+                yield binding.Stretch(start, end, binding.Rule(UNSUPPORTED, RA_CFA, FP_SAME, 0), binding.WITHIN)
 
 
 def _fiber_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:

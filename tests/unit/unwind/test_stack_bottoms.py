@@ -47,6 +47,32 @@ def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, dynami
     assert table.text_at(TEXT + 0x100 + len(code)) == table.text_at(TEXT) != "stop"
 
 
+# swapcontext of glibc 2.36 for x86-64 from where it loads the stack pointer on
+CONTEXT_SWITCH = (
+    "488ba2a0000000488b9a80000000488b6a784c8b62484c8b6a504c8b72584c8b7a60488b8aa800000051488b7a68488b7270"
+    "488b8a980000004c8b42284c8b4a30488b928800000031c0c3"
+)
+
+
+def test_where_a_context_is_left_for_another_has_no_caller():
+    """Neither's: the return address is not on the new stack yet, or is where the context's function begins."""
+    text = bytearray(b"\x90" * 0x1000)
+    for at, part in ((0x100, CONTEXT_STARTS[sections.EM_X86_64]), (0x220, CONTEXT_SWITCH)):
+        text[at : at + len(part) // 2] = bytes.fromhex(part)
+    loaded, left = TEXT + 0x227, TEXT + 0x220 + len(CONTEXT_SWITCH) // 2
+    information = frames((TEXT + 0x200, 0x100, b""), (TEXT + 0x300, 0x100, b""))
+    names = [Symbol(name, TEXT) for name in ("makecontext", "libc.so.6")]
+    elf = parse_elf(memoryview(ElfFile(bytes(text), TEXT, dynamic_symbols=names).to_bytes()))
+    table = read_table(
+        binding.build_table(
+            replace(sections.table_input(elf, None, b"x"), eh_frame=binding.Section(information))
+        )
+    )
+    assert {table.text_at(address) for address in range(loaded, left)} == {"unsupported"}
+    of_function = {*range(TEXT + 0x200, loaded), *range(left, TEXT + 0x400)}
+    assert {table.text_at(address) for address in of_function} == {"sp+8 ra=cfa-8"}
+
+
 # make_fcontext's end of Boost.Context 1.74 for x86-64, and as its source has it for CET and for aarch64
 FIBER_STARTS = {
     "x86-64": (sections.EM_X86_64, "c355ffe3", "4831ffe849fefffff4"),
