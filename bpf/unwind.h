@@ -45,6 +45,7 @@ enum unwind_cfa {
 	/* to where the thread of r14 (aarch64: x28) keeps the sp of another goroutine, plus (offset & 0xffff) */
 	UNWIND_GO_SWITCH,
 	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says; aarch64: + fp */
+	UNWIND_CFA_FP_LEFT,  /* x86-64: fp + offset, on a stack that the function has left; below sp or above */
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
 	 */
 	UNWIND_CFA_REGISTER = 32,

@@ -100,7 +100,8 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	__s64 offset = rule->offset;
-	__u64 base = kind == UNWIND_CFA_FP || kind == UNWIND_CFA_FP_DEREF ? state->fp : state->sp;
+	int is_left = UNWIND_MACHINE == UNWIND_X86_64 && kind == UNWIND_CFA_FP_LEFT;
+	__u64 base = kind == UNWIND_CFA_FP || kind == UNWIND_CFA_FP_DEREF || is_left ? state->fp : state->sp;
 	int is_deref = kind == UNWIND_CFA_SP_DEREF || kind == UNWIND_CFA_FP_DEREF;
 
 	if (UNWIND_MACHINE == UNWIND_X86_64) {
@@ -134,7 +135,7 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 	if (UNWIND_MACHINE == UNWIND_AARCH64 && state->flags & UNWIND_SP_LOW && rule->ra == UNWIND_RA_KEPT)
 		*cfa = state->fp + offset;
 	/* Only a frame that has pushed nothing may have its caller's stack pointer: a leaf of aarch64, vfork. */
-	if (*cfa & 7 || *cfa < state->sp || (*cfa == state->sp && !(state->flags & UNWIND_EXACT)))
+	if (*cfa & 7 || (*cfa < state->sp && !is_left) || (*cfa == state->sp && !(state->flags & UNWIND_EXACT)))
 		return UNWIND_END_BAD_SP;
 	return 0;
 }

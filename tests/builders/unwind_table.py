@@ -21,6 +21,7 @@ CFA = {
     10: "unsupported",
     11: "switch",
     12: "call of C",
+    13: "left fp",
 }
 
 

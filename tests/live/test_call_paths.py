@@ -29,6 +29,14 @@ from tdprof.capture.manifest import read_manifest
                 (6, "clang", "-Os", True),
             )
         ],
+        # Pieces of its stack lie above and below each other.
+        pytest.param(
+            *(5, "gcc", "-O2 -fsplit-stack", ()),
+            marks=[
+                pytest.mark.needs_bpf,
+                pytest.mark.skipif(platform.machine() != "x86_64", reason="gcc splits stacks on x86-64 alone"),
+            ],
+        ),
         # Programs of which no stack is larger than what is copied.
         pytest.param(8, "gcc", "-O2", ("--no-bpf",), marks=[pytest.mark.needs_perf, pytest.mark.thorough]),
         pytest.param(20, "clang", "-O2", ("--no-bpf", "--call-graph", "dwarf,16384"), marks=pytest.mark.needs_perf),
@@ -40,7 +48,7 @@ def test_random_paths_are_the_true_ones(
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     program = make_program(seed)
-    binary = build_program(program, tmp_path / "program", [compiler], [level])
+    binary = build_program(program, tmp_path / "program", [compiler], level.split())
 
     def share(frequency: int, folder: Path) -> tuple[int, int, float]:
         record("-e", "cpu-clock:u", "-F", frequency, *more, "--", binary, "1", folder=folder)

@@ -39,7 +39,7 @@ _PLACE, _LAYOUT = struct.Struct("<QQQQ"), struct.Struct("<I")
 LAYOUT_BYTES = _LAYOUT.size
 
 # bpf/unwind.h, enum unwind_cfa and enum unwind_ra
-CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD, FP_GUESS, UNSUPPORTED = 0, 4, 5, 6, 7, 8, 9, 10
+CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD, FP_GUESS, UNSUPPORTED, CFA_FP_LEFT = 0, 4, 5, 6, 7, 8, 9, 10, 13
 RA_CFA, RA_LR, RA_SLOT = 0, 1, 2
 FP_SAME = 0x7FFF
 
@@ -77,6 +77,12 @@ _FIBER_START = {
     EM_AARCH64: re.compile(rb"(?<=\xc0\x03\x5f\xd6)\x00\x00\x80\xd2...[\x94-\x97]", re.DOTALL),
 }
 _MAKES_FIBERS = (b"\0make_fcontext\0", b"\0libboost_context.so")
+# libgcc's __morestack, from where it has changed stacks to where it gives its frame back: RBP is on the older one.
+# libgcc/config/i386/morestack.S
+_MORE_STACK = re.compile(
+    rb"\x55\x48\x89\xe5\x49\x81\xc2.{4}\x41\x52\x50\x57.{20,160}?\x48\x89\xc4(.{60,300}?)\x5d\xc3", re.DOTALL
+)
+_SPLITS_STACKS = b"\0__morestack\0"
 _MOST_NAME_BYTES = {".dynstr": 64 << 10, ".strtab": 64 << 20}  # the library is small
 _MOST_STATIC_TEXT = 32 << 20  # of a program without symbols that is searched for it
 _VDSO_SIGNAL_RETURN = b"__kernel_rt_sigreturn"
@@ -94,7 +100,8 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     module = find_go_module(elf)
     # What Go's own table does not say, of a version that is not known, keeps frame pointers.
     go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
-    bottoms = [*_contexts(elf, text), *_fiber_start(elf, text)]
+    names = _names(elf)
+    bottoms = [*_contexts(elf, text), *_fiber_start(elf, text, names), *_split_stack(elf, text, names)]
     stretches = [*_plt(elf), *_vdso_signal(elf), *bottoms, *_data_among_code(elf)]
     if go and text:
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
@@ -260,17 +267,28 @@ def _contexts(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
                 yield binding.Stretch(start, end, binding.Rule(UNSUPPORTED, RA_CFA, FP_SAME, 0), binding.WITHIN)
 
 
-def _fiber_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
+def _names(elf: Elf) -> bytes:
+    """Of symbols and of libraries, where they do not take too long to be searched."""
+    tables = [(elf.section(name), most) for name, most in _MOST_NAME_BYTES.items()]
+    return b"".join(elf.section_data(table) for table, most in tables if table and table.size <= most)
+
+
+def _fiber_start(elf: Elf, text: ElfSection | None, names: bytes) -> Iterator[binding.Stretch]:
     """The bottom of fibers' stacks, likewise, in the library or in a program with symbols that it was linked into."""
     pattern = _FIBER_START.get(elf.machine)
-    if pattern is None or text is None:
-        return
-    tables = [(elf.section(name), most) for name, most in _MOST_NAME_BYTES.items()]
-    names = b"".join(elf.section_data(table) for table, most in tables if table and table.size <= most)
-    if not any(name in names for name in _MAKES_FIBERS):
+    if pattern is None or text is None or not any(name in names for name in _MAKES_FIBERS):
         return
     for found in pattern.finditer(elf.section_data(text)):
         yield _stretch(text.address + found.start() - 1, text.address + found.end(), STOP)
+
+
+def _split_stack(elf: Elf, text: ElfSection | None, names: bytes) -> Iterator[binding.Stretch]:
+    """Where a function runs on a piece of stack that was made for it, in a program with symbols."""
+    if elf.machine != EM_X86_64 or text is None or _SPLITS_STACKS not in names:
+        return
+    if found := _MORE_STACK.search(elf.section_data(text)):
+        start, end = text.address + found.start(1), text.address + found.end(1)
+        yield binding.Stretch(start, end, binding.Rule(CFA_FP_LEFT, RA_CFA, -24, 24), binding.WITHIN)
 
 
 def _data_among_code(elf: Elf) -> Iterator[binding.Stretch]:

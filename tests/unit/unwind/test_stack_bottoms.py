@@ -64,13 +64,36 @@ def test_where_a_context_is_left_for_another_has_no_caller():
     names = [Symbol(name, TEXT) for name in ("makecontext", "libc.so.6")]
     elf = parse_elf(memoryview(ElfFile(bytes(text), TEXT, dynamic_symbols=names).to_bytes()))
     table = read_table(
-        binding.build_table(
-            replace(sections.table_input(elf, None, b"x"), eh_frame=binding.Section(information))
-        )
+        binding.build_table(replace(sections.table_input(elf, None, b"x"), eh_frame=binding.Section(information)))
     )
     assert {table.text_at(address) for address in range(loaded, left)} == {"unsupported"}
     of_function = {*range(TEXT + 0x200, loaded), *range(left, TEXT + 0x400)}
     assert {table.text_at(address) for address in of_function} == {"sp+8 ra=cfa-8"}
+
+
+# __morestack of gcc 12's libgcc, to where it returns
+MORE_STACK = (
+    "554889e54981c2000e000041525057565251415041514153e874f6ffff488d7df8488d75185a4883ec08e8f2f0ffff4c8b55f848"
+    "89c44c29d04805000e0000644889042570000000e8a4f6ffff488b7de8488b75e0488b55d8488b4dd04c8b45c84c8b4dc04c8b55"
+    "0849ffc2488b45f041ffd25052e817f6ffff6a006a00488d3c24e87af5ffff482b04244805000e00006448890425700000004883"
+    "c4105a584889ec4883ec085052e843f6ffff5a584883c4085dc3"
+)
+CHANGED, GIVEN_BACK = 54, 180  # where RSP is on the new piece, where RBP is popped
+
+
+@pytest.mark.parametrize("name", ["__morestack", "other"])
+def test_who_runs_on_a_new_piece_of_a_split_stack_has_its_caller_on_the_older(name):
+    text = bytearray(b"\x90" * 0x1000)
+    text[0x100 : 0x100 + len(MORE_STACK) // 2] = bytes.fromhex(MORE_STACK)
+    # push %rbp; mov %rsp, %rbp, as for any function; then no more rows
+    information = frames((TEXT + 0x100, 0x100, bytes.fromhex("410e108602430d06")))
+    data = ElfFile(bytes(text), TEXT, symbols=[Symbol(name, TEXT + 0x100)]).to_bytes()
+    source = sections.table_input(parse_elf(memoryview(data)), None, b"x")
+    table = read_table(binding.build_table(replace(source, eh_frame=binding.Section(information))))
+    within = {table.text_at(TEXT + 0x100 + at) for at in range(CHANGED, GIVEN_BACK)}
+    usual = "fp+16 fp=cfa-16 ra=cfa-8"
+    assert within == {"left fp+24 fp=cfa-24 ra=cfa-8" if name == "__morestack" else usual}
+    assert {table.text_at(TEXT + 0x100 + at) for at in (*range(4, CHANGED), GIVEN_BACK)} == {usual}
 
 
 # make_fcontext's end of Boost.Context 1.74 for x86-64, and as its source has it for CET and for aarch64
