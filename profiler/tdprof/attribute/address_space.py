@@ -112,6 +112,36 @@ class AddressSpaces:
                 at[(at == position) & began_within & ~np.isin(names, known)] -= 1
         return numbers[at]
 
+    @property
+    def of_mappings(self) -> I32:
+        """int32[rows of the mapping table]: the address space that each was mapped in."""
+        return self._owner
+
+    def bits(self, of_mappings: U64) -> tuple[U32, U64]:
+        """uint32[spaces], uint64[spaces]: each space's process, and all bits of what it mapped or was forked with.
+
+        Args:
+            of_mappings: uint64, of each row of the mapping table.
+        """
+        first_ns: dict[int, dict[int, int]] = {}  # by space: of distinct bits, when they were first mapped
+        rows = np.flatnonzero(of_mappings)
+        of_rows = (self._owner[rows], of_mappings[rows], self._time[rows])
+        for space, bits, time_ns in zip(*(column.tolist() for column in of_rows), strict=True):
+            known = first_ns.setdefault(space, {})
+            known[bits] = min(known.get(bits, time_ns), time_ns)
+        forked_with = [0] * self._history.space_count
+        # A space was numbered after the one that it was forked from.
+        for space, (base, start_ns) in enumerate(
+            zip(self._history.base.tolist(), self._history.start_ns.tolist(), strict=True)
+        ):
+            if base != _NONE:
+                forked_with[space] = forked_with[base]
+                for bits, time_ns in first_ns.get(base, {}).items():
+                    forked_with[space] |= bits if time_ns <= start_ns else 0
+        found = np.array(forked_with, np.uint64)
+        np.bitwise_or.at(found, self._owner[rows], of_mappings[rows])
+        return self.processes(np.arange(len(found))), found
+
     def are_time_dependent(self, spaces: I32) -> NDArray[np.bool_]:
         """Whether in each space or those it was forked from an address meant different files at different times."""
         base = np.append(self._history.base, _NONE)

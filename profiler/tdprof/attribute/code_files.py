@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from tdprof.attribute.address_space import AddressSpaces
 from tdprof.model.addresses import INTERPRETED_PATHS, JAVA, FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.runtimes import JAVA_LANGUAGE
 from tdprof.profile.frames import number_values
-from tdprof.profile.runtimes import language_of_run_time_code, process_runtimes
+from tdprof.profile.runtimes import language_of_run_time_code, languages_of, runtime_bits
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # What is a file to us, and none to the kernel.
@@ -34,13 +35,14 @@ class CodeFiles(Sequence[MappedFile]):
 
     Args:
         mappings: a capture's table.
+        spaces: of the same.
 
     Attributes:
         kernel: number of the kernel.
     """
 
-    def __init__(self, mappings: pa.Table) -> None:
-        self._mappings = mappings
+    def __init__(self, mappings: pa.Table, spaces: AddressSpaces) -> None:
+        self._spaces = spaces
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
         self._length = mappings["length"].to_numpy()
@@ -101,8 +103,22 @@ class CodeFiles(Sequence[MappedFile]):
     @cached_property
     def _jvms(self) -> set[int]:
         """The processes of which a JVM makes all code made at run time."""
-        runtimes = process_runtimes(self._mappings)
-        return {pid for pid, names in runtimes.items() if language_of_run_time_code(names) == JAVA_LANGUAGE}
+        return {pid for pid, names in self.runtimes.items() if language_of_run_time_code(names) == JAVA_LANGUAGE}
+
+    @cached_property
+    def runtimes(self) -> dict[int, list[str]]:
+        """The languages whose runtimes each process had, in the order of ``RUNTIMES``; those without are left out.
+
+        Of a process that executed several programs after each other, those of the programs that made code.
+        """
+        pids, bits = self._spaces.bits(np.append(runtime_bits(self._paths.to_pylist()), np.uint64(0))[self._path])
+        makes_code = np.zeros(len(pids), bool)
+        makes_code[self._spaces.of_mappings[self._is_anonymous[self._of_row]]] = True
+        is_meant = makes_code | ~np.isin(pids, pids[makes_code])
+        found: dict[int, int] = {}
+        for pid, of_space in zip(pids[is_meant].tolist(), bits[is_meant].tolist(), strict=True):
+            found[pid] = found.get(pid, 0) | of_space
+        return {pid: languages_of(found[pid]) for pid in sorted(found) if found[pid]}
 
     def owners(self, file: I32) -> U32:
         """The process of each of some files that are one's own code made at run time; 0: no such, or no file (-1)."""

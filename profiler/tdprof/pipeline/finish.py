@@ -235,7 +235,8 @@ def _save_files(
 
     samples = read_table(target.path, "samples", ("mapped_ns",))
     stacks, processes = (read_table(target.path, name) for name in ("stacks", "processes"))
-    attributed = attribute_stacks(samples, stacks, CodeFiles(mappings), AddressSpaces(mappings, processes))
+    spaces = AddressSpaces(mappings, processes)
+    attributed = attribute_stacks(samples, stacks, CodeFiles(mappings, spaces), spaces)
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
     wanted = [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled]

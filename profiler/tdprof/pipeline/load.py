@@ -42,7 +42,6 @@ from tdprof.profile.reliability import (
     group_doubt,
     masked_doubt,
 )
-from tdprof.profile.runtimes import process_runtimes
 from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural, printable
 from tdprof.values import dataclass
@@ -236,7 +235,7 @@ def make_profile(
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
-        runtimes=process_runtimes(capture.mappings),
+        runtimes=capture.mapped_files.runtimes,
         has_sample_times=manifest.rung is Rung.RING_BUFFER or manifest.has_sample_times,
         boot_id=manifest.host.boot_id,
     )

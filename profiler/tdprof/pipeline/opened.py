@@ -152,7 +152,7 @@ class OpenCapture:
     @functools.cached_property
     def mapped_files(self) -> CodeFiles:
         """The files of the mappings, numbered."""
-        return CodeFiles(self.mappings)
+        return CodeFiles(self.mappings, self.spaces)
 
     @functools.cached_property
     def replaced_code(self) -> dict[int, CodeVersions]:

@@ -180,7 +180,7 @@ class CopyWalker:
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
         self._length = mappings["length"].to_numpy()
-        self._code = CodeFiles(mappings)
+        self._code = CodeFiles(mappings, self._spaces)
         self._changes: dict[int, U64] = {}
         self._listed: dict[tuple[int, int], _Space] = {}
         self._room = _SPARE_MAPPINGS + _MAPPINGS_EACH * len(mappings)

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import DELETED, FileKind, Unknown
-from tdprof.model.arrays import distinct
+from tdprof.model.arrays import U64, distinct
 from tdprof.model.profile import Profile
 from tdprof.model.runtimes import (
     INTERPRETED_LANGUAGES,
@@ -28,27 +27,21 @@ def runtimes_without_map(profile: Profile) -> list[Runtime]:
     leaf = leaf_locations(profile)
     is_nameless = np.zeros(len(leaf), bool)
     is_nameless[leaf >= 0] = profile.locations.reason[leaf[leaf >= 0]] == Unknown.NO_PERF_MAP
-    pids = distinct(profile.samples.pid[is_nameless[profile.samples.stack]]).tolist()
-    found = {language for pid in pids for language in profile.runtimes.get(pid, ())}
+    stacks = distinct(profile.samples.stack[is_nameless[profile.samples.stack]])
+    files = distinct(profile.locations.mapped_file[leaf[stacks]])
+    makers = {profile.mapped_files[file].pid for file in files[files >= 0].tolist()}
+    found = {language for pid in makers for language in profile.runtimes.get(pid, ())}
     return [runtime for runtime in RUNTIMES if runtime.language in found]
 
 
-def process_runtimes(mappings: pa.Table) -> dict[int, list[str]]:
-    """The languages whose runtimes each process mapped, in the order of ``RUNTIMES``; those without are left out.
+def runtime_bits(paths: Sequence[str]) -> U64:
+    """uint64[n]: a bit for each of ``RUNTIMES`` that each of some files holds."""
+    return np.fromiter(map(_bits, paths), np.uint64, len(paths))
 
-    Args:
-        mappings: the capture's table.
-    """
-    paths = mappings["path"].combine_chunks().dictionary_encode()
-    holds = np.array([*map(_bits, paths.dictionary.to_pylist()), 0], np.uint64)[paths.indices.fill_null(-1)]
-    rows = np.flatnonzero(holds)
-    pids, process = np.unique(mappings["pid"].to_numpy()[rows], return_inverse=True)
-    found = np.zeros(len(pids), np.uint64)
-    np.bitwise_or.at(found, process, holds[rows])
-    return {
-        pid: [runtime.language for number, runtime in enumerate(RUNTIMES) if bits >> number & 1]
-        for pid, bits in zip(pids.tolist(), found.tolist(), strict=True)
-    }
+
+def languages_of(bits: int) -> list[str]:
+    """Those of some bits of ``RUNTIMES``, in their order."""
+    return [runtime.language for number, runtime in enumerate(RUNTIMES) if bits >> number & 1]
 
 
 def language_of_run_time_code(languages: Sequence[str]) -> str | None:
@@ -59,20 +52,19 @@ def language_of_run_time_code(languages: Sequence[str]) -> str | None:
 
 
 def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
-    """Interpreters whose functions nothing walks, and how many samples were of programs that they run.
+    """Interpreters whose functions nothing walks, and how many samples have them in their call stacks.
 
     Samples with a named function that was compiled as the program ran are none of them.
     """
-    samples = profile.samples
-    alone = {pid: languages[0] for pid, languages in profile.runtimes.items() if len(languages) == 1}
+    held = runtime_bits([file.path for file in profile.mapped_files])
     asked = [each for each in RUNTIMES if not each.is_compiler and each.language != PYTHON_LANGUAGE]
-    if not {each.language for each in asked}.intersection(alone.values()):
+    is_asked = [(held & np.uint64(1 << RUNTIMES.index(runtime))).astype(bool) for runtime in asked]
+    if not any(files.any() for files in is_asked):
         return []
-    is_hidden = _have_no_function_of_a_language(profile)[samples.stack]
-    found = []
-    for runtime in asked:
-        runs = [pid for pid, language in alone.items() if language == runtime.language]
-        if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64)) & is_hidden].sum()):
+    is_hidden, samples, found = _have_no_function_of_a_language(profile), profile.samples, []
+    for runtime, files in zip(asked, is_asked, strict=True):
+        runs = have_any(profile, np.append(files, False)[profile.locations.mapped_file]) & is_hidden
+        if count := int(samples.count[runs[samples.stack]].sum()):
             found.append((runtime, count))
     return found
 

@@ -183,9 +183,12 @@ def event_notes(event: EventInfo, weight: int) -> Iterator[str]:
 def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:
     total = int(profile.samples.count.sum())
     for each in unknown:
-        samples = plural(each.samples, "sample", "s")
         hint = _how_to_name(profile) if each.reason is Unknown.NO_PERF_MAP else ""
-        yield f"{samples} ({percent_of(each.samples, total)}) in no known function: {REASONS[each.reason]}{hint}"
+        yield f"{_share(each.samples, total)} in no known function: {REASONS[each.reason]}{hint}"
+
+
+def _share(samples: int, total: int) -> str:
+    return f"{plural(samples, 'sample', 's')} ({percent_of(samples, total)})"
 
 
 def _hidden(profile: Profile) -> Iterator[str]:
@@ -195,23 +198,23 @@ def _hidden(profile: Profile) -> Iterator[str]:
         if count >= _LEAST_HIDDEN * total:
             way = f"; compiled ones are named with {runtime.to_write_a_map}" * bool(runtime.to_write_a_map)
             yield (
-                f"{plural(count, 'sample', 's')} ({count / total:.1%}) of {runtime.language} programs, whose own "
+                f"{_share(count, total)} of {runtime.language} programs, whose own "
                 f"functions are not in call stacks: only their interpreter's{way}"
             )
     if (count := python_hidden(profile)) >= max(1, _LEAST_HIDDEN * total):
         yield (
-            f"{plural(count, 'sample', 's')} ({percent_of(count, total)}) in Python code whose functions are not in "
+            f"{_share(count, total)} in Python code whose functions are not in "
             f"call stacks, only {PYTHON_LOOP}: {_why_python_is_hidden(profile)}"
         )
     if (count := java_without_lines(profile)) >= max(1, _LEAST_HIDDEN * total):
         yield (
-            f"{plural(count, 'sample', 's')} ({count / total:.1%}) in compiled Java methods count as these alone, also "
-            "where they are of methods that were inlined: a JVM keeps that if started by record --perf-maps -- CMD"
+            f"{_share(count, total)} in compiled Java methods count as these alone, "
+            "also where they are of methods that were inlined: a JVM keeps that if started by record --perf-maps -- CMD"
         )
     if (count := java_interpreted(profile)) >= max(1, _LEAST_HIDDEN * total):
         yield (
-            f"{plural(count, 'sample', 's')} ({count / total:.1%}) in Java methods that the JVM interprets: these have "
-            "no names, and count as Interpreter"
+            f"{_share(count, total)} in Java methods that the JVM interprets: these "
+            "have no names, and count as Interpreter"
         )
 
 

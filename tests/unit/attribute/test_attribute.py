@@ -27,7 +27,7 @@ def test_incomplete_stacks_have_a_root_that_says_why() -> None:
     chains = chains.append_column("end", pa.array(ends).dictionary_encode())
     chains = chains.append_column("guessed_from", pa.array([None, 2, None, None, None], pa.uint16()))
     taken = samples(*((1, 0, 7, 7, "app", number, None, 1, 1) for number in range(1, 6)))
-    found = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
+    found = attribute_stacks(taken, chains, CodeFiles(maps, spaces := AddressSpaces(maps, processes())), spaces)
     depths = np.diff(found.stack_start.astype(int))[found.sample_stack]
     assert depths.tolist() == [2, 3, 2, 2, 2]
     roots = found.stack_location[found.stack_start[1:].astype(int) - 1][found.sample_stack]
@@ -50,7 +50,7 @@ def test_guesses_are_the_callers_from_some_on_but_no_marker_and_nothing_of_the_k
     chains = chains.append_column("guessed_from", pa.array([1, 0, None, None], pa.uint16()))
     rows = [(1, None), (1, 3), (2, None), (2, 3), (4, 3)]
     taken = samples(*((1, 0, 7, 7, "app", user, kernel, 1, 1) for user, kernel in rows))
-    found = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
+    found = attribute_stacks(taken, chains, CodeFiles(maps, spaces := AddressSpaces(maps, processes())), spaces)
     starts = found.stack_start.astype(int)
     marks = [found.is_guess[starts[stack] : starts[stack + 1]].astype(int).tolist() for stack in found.sample_stack]
     assert marks == [[0, 1, 1, 0], [0, 0, 1, 1, 0], [1, 1], [0, 1, 1], [0, 0]]
@@ -150,7 +150,7 @@ def test_thread_names_come_from_side_band_and_are_inherited() -> None:
 
 def attribute(sample_rows: list[tuple], stack_rows: list[tuple], maps: list[tuple], events: list[tuple] | None = None):
     spaces = AddressSpaces(mappings(*maps), processes(*(events or [])))
-    return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), CodeFiles(mappings(*maps)), spaces)
+    return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), CodeFiles(mappings(*maps), spaces), spaces)
 
 
 class Shifted:
@@ -167,7 +167,8 @@ def test_run_time_code_is_looked_up_where_it_stood_in_the_interval() -> None:
             for thread in ("app", None) for pid in (7, 8, 9) for at in (6, 7)]  # fmt: skip
     for part in (rows[:6], rows[6:]):
         taken = samples(*part)
-        result = attribute_stacks(taken, stacks((1, False, [0x1100, 0x1200])), CodeFiles(maps), spaces, {7: Shifted()})
+        chains = stacks((1, False, [0x1100, 0x1200]))
+        result = attribute_stacks(taken, chains, CodeFiles(maps, spaces), spaces, {7: Shifted()})
         lasts = 10**6 if part[0][4] else 0  # without names of threads times are exact
         assert [[address for _, address in places(result, row)] for row in range(6)] == [
             [0x1100 + 6000 + lasts, 0x11FF + 6000 + lasts],
@@ -233,7 +234,7 @@ def test_samples_that_say_when_their_files_were_mapped_are_of_those() -> None:
     told = pa.array([2_000_000_000, 3_600_000_000, 0, None], pa.uint64())
     maps = mappings((1_500_000_000, 7, 0x1000, 0x1000, 0, APP, None), (3_500_000_000, 7, 0x1000, 0x1000, 0, LIB, None))
     taken, chains = taken.append_column("mapped_ns", told), stacks((1, False, [0x1100]))
-    result = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
+    result = attribute_stacks(taken, chains, CodeFiles(maps, spaces := AddressSpaces(maps, processes())), spaces)
     assert [places(result, sample)[0][0] for sample in range(4)] == [APP, LIB, APP, LIB]
 
 
@@ -308,7 +309,7 @@ def test_no_stacks_at_all() -> None:
 def test_files_beyond_what_is_looked_into_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tdprof.attribute.code_files._SPARE_FILES", 2)
     maps = mappings(*((1, 7, 0x1000 * at, 0x1000, 0, f"/{at}", "") for at in range(1, 5)))
-    files, spaces = CodeFiles(maps), AddressSpaces(maps, processes())
+    files = CodeFiles(maps, spaces := AddressSpaces(maps, processes()))
     taken, chains = samples((50, 0, 7, 7, "app", 1, None, 1, 10)), stacks((1, False, [0x1000, 0x2001, 0x3001, 0x4001]))
     assert [file.path for file in attribute_stacks(taken, chains, files, spaces).mapped_files] == ["/1", "/2"]
     assert files.left_out == 2

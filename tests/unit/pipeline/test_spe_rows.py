@@ -73,8 +73,8 @@ def code(tables: Path, detail: CodeDetail) -> SymbolizedRows:
     mappings, processes = (read_table(tables, name) for name in ("mappings", "processes"))
     capture = SimpleNamespace(
         owners=ThreadOwners(mappings, processes),
-        mapped_files=CodeFiles(mappings),
-        spaces=AddressSpaces(mappings, processes),
+        mapped_files=CodeFiles(mappings, spaces := AddressSpaces(mappings, processes)),
+        spaces=spaces,
         stages=ONE_STAGE,
         symbolizer=SimpleNamespace(locate=locate),
     )
