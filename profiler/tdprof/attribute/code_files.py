@@ -14,7 +14,7 @@ from tdprof.model.addresses import INTERPRETED_PATHS, JAVA, FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.runtimes import JAVA_LANGUAGE
 from tdprof.profile.frames import number_values
-from tdprof.profile.runtimes import language_of_run_time_code, languages_of, runtime_bits
+from tdprof.profile.runtimes import language_of_run_time_code, names_of, runtime_bits
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # What is a file to us, and none to the kernel.
@@ -107,7 +107,7 @@ class CodeFiles(Sequence[MappedFile]):
 
     @cached_property
     def runtimes(self) -> dict[int, list[str]]:
-        """The languages whose runtimes each process had, in the order of ``RUNTIMES``; those without are left out.
+        """What the runtimes that each process had are called, in the order of ``RUNTIMES``; those without are left out.
 
         Of a process that executed several programs after each other, those of the programs that made code.
         """
@@ -118,7 +118,7 @@ class CodeFiles(Sequence[MappedFile]):
         found: dict[int, int] = {}
         for pid, of_space in zip(pids[is_meant].tolist(), bits[is_meant].tolist(), strict=True):
             found[pid] = found.get(pid, 0) | of_space
-        return {pid: languages_of(found[pid]) for pid in sorted(found) if found[pid]}
+        return {pid: names_of(found[pid]) for pid in sorted(found) if found[pid]}
 
     def owners(self, file: I32) -> U32:
         """The process of each of some files that are one's own code made at run time; 0: no such, or no file (-1)."""

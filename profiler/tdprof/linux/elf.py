@@ -42,8 +42,8 @@ class ElfError(ValueError):
     """The bytes are not an ELF file that can be read; says why."""
 
 
-class PortableExecutableError(ElfError):
-    """The bytes are a program of Windows or .NET, which Wine and .NET map as others are mapped."""
+class NotElfError(ElfError):
+    """The bytes are of another format: Wine, .NET and Common Lisp run what they map of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +217,8 @@ def _read_header(content: FileBytes | MemoryBytes) -> _Header:
     ident, e_type, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = _HEADER.unpack(
         data
     )
-    if ident[:2] == b"MZ":
-        raise PortableExecutableError("not an ELF file, but a portable executable")
     if ident[:4] != b"\x7fELF":
-        raise ElfError("not an ELF file")
+        raise NotElfError("not an ELF file")
     if ident[4:6] != b"\x02\x01":
         raise ElfError("not a 64-bit little-endian ELF file")
     first = content.read(shoff, _SECTION.size) if shoff and shentsize == _SECTION.size else b""

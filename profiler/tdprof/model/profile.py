@@ -214,7 +214,7 @@ class Profile:
     is_of_hosts: bool = False  # many, whose differences no interval of samples holds: shares have none
     has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
-    runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # the languages of each process's runtimes
+    runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # what each process's runtimes are called
     cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none
     walks: StackWalks | None = None  # None: the recording does not tell
     thread_times: ThreadTimes | None = None  # None: likewise

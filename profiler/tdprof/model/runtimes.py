@@ -20,6 +20,7 @@ class Runtime:
         files: names of the programs and libraries that hold it.
         to_write_a_map: what makes it write /tmp/perf-PID.map; empty: nothing does.
         to_start: what to start it with where the map takes no flag, but whole stacks do.
+        name: its own, where it is not alone in running its language.
         given: what its arguments or environment have where it was told to; None: it need not be.
     """
 
@@ -29,6 +30,12 @@ class Runtime:
     to_write_a_map: str
     given: re.Pattern[str] | None = None
     to_start: str = ""
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """What it is known as."""
+        return self.name or self.language
 
     @property
     def to_start_with(self) -> str:
@@ -51,6 +58,23 @@ RUNTIMES = (
         re.compile(r"node(js)?|libnode\.so.*"),
         "node --perf-basic-prof",
         re.compile(r"--(perf-basic-prof|perf-prof)"),
+        name="Node",
+    ),
+    Runtime(
+        "JavaScript",
+        True,
+        re.compile(r"deno"),
+        "deno --v8-flags=--perf-basic-prof",
+        re.compile(r"--(perf-basic-prof|perf-prof)"),
+        name="Deno",
+    ),
+    Runtime(
+        "JavaScript",
+        True,
+        re.compile(r"bun"),
+        "BUN_JSC_useJITDump=1 and BUN_JSC_jitDumpDirectory=/tmp in its environment",
+        re.compile(r"JSC_useJITDump=(1|true)"),
+        name="Bun",
     ),
     Runtime(
         PYTHON_LANGUAGE, False, re.compile(r"(lib)?python3[.\d]*(\.so.*)?"), "python -X perf (CPython 3.12 and later)"
@@ -61,6 +85,14 @@ RUNTIMES = (
         re.compile(r"libcoreclr\.so"),
         "DOTNET_PerfMapEnabled=1 in its environment",
         re.compile(r"(DOTNET|COMPlus)_PerfMapEnabled=[1-3]"),
+    ),
+    Runtime(
+        ".NET",
+        True,
+        re.compile(r"mono(-sgen)?|libmono(sgen|boehm)?-[-.\w]*\.so.*"),
+        "mono --jitmap",
+        re.compile(r"--jitmap"),
+        name="Mono",
     ),
     Runtime(
         "Ruby",
@@ -78,9 +110,19 @@ RUNTIMES = (
     ),
     Runtime("PyPy", False, re.compile(r"pypy3?[.\d]*|libpypy[.\d]*-c\.so"), ""),
     Runtime("Perl", False, re.compile(r"perl[.\d]*|libperl\.so.*"), ""),
+    Runtime("R", False, re.compile(r"libR\.so.*"), ""),
+    Runtime("Tcl", False, re.compile(r"(tclsh|wish)[.\d]*|libtcl[.\d]*\.so.*"), ""),
+    Runtime("Lua", False, re.compile(r"lua[.\d]*|liblua[-.\d]*\.so.*"), ""),
     Runtime(
-        "Lua", False, re.compile(r"luajit[-.\w]*|libluajit[-.\w]*\.so.*"), "a LuaJIT built with -DLUAJIT_USE_PERFTOOLS"
+        "Lua",
+        False,
+        re.compile(r"luajit[-.\w]*|libluajit[-.\w]*\.so.*"),
+        "a LuaJIT built with -DLUAJIT_USE_PERFTOOLS",
+        name="LuaJIT",
     ),
+    Runtime("Scheme", False, re.compile(r"libguile-[.\d]+\.so.*"), "", name="Guile"),
+    Runtime("OCaml", False, re.compile(r"ocamlrun[di]?|libcamlrun_shared\.so"), ""),
+    Runtime("Common Lisp", True, re.compile(r"sbcl(\.core)?"), "", name="SBCL"),
     Runtime("Erlang", True, re.compile(r"beam\.smp"), "erl +JPperf true", re.compile(r"\+JPperf true")),
     Runtime(
         "WebAssembly",

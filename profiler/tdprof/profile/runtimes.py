@@ -30,8 +30,8 @@ def runtimes_without_map(profile: Profile) -> list[Runtime]:
     stacks = distinct(profile.samples.stack[is_nameless[profile.samples.stack]])
     files = distinct(profile.locations.mapped_file[leaf[stacks]])
     makers = {profile.mapped_files[file].pid for file in files[files >= 0].tolist()}
-    found = {language for pid in makers for language in profile.runtimes.get(pid, ())}
-    return [runtime for runtime in RUNTIMES if runtime.language in found]
+    found = {name for pid in makers for name in profile.runtimes.get(pid, ())}
+    return [runtime for runtime in RUNTIMES if runtime.called in found]
 
 
 def runtime_bits(paths: Sequence[str]) -> U64:
@@ -39,16 +39,16 @@ def runtime_bits(paths: Sequence[str]) -> U64:
     return np.fromiter(map(_bits, paths), np.uint64, len(paths))
 
 
-def languages_of(bits: int) -> list[str]:
-    """Those of some bits of ``RUNTIMES``, in their order."""
-    return [runtime.language for number, runtime in enumerate(RUNTIMES) if bits >> number & 1]
+def names_of(bits: int) -> list[str]:
+    """What those of some bits of ``RUNTIMES`` are called, in their order."""
+    return [runtime.called for number, runtime in enumerate(RUNTIMES) if bits >> number & 1]
 
 
-def language_of_run_time_code(languages: Sequence[str]) -> str | None:
-    """Of these runtimes of one process, which made its code; None if that cannot be said."""
-    makers = [runtime.language for runtime in RUNTIMES if runtime.is_compiler and runtime.language in languages]
-    found = makers or languages
-    return found[0] if len(found) == 1 else None
+def language_of_run_time_code(names: Sequence[str]) -> str | None:
+    """In which language these runtimes of one process have its code from; None if that cannot be said."""
+    seen = [runtime for runtime in RUNTIMES if runtime.called in names]
+    found = {runtime.language for runtime in seen if runtime.is_compiler} or {runtime.language for runtime in seen}
+    return found.pop() if len(found) == 1 else None
 
 
 def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
@@ -106,7 +106,7 @@ def java_interpreted(profile: Profile) -> int:
 def _taken_in_java(profile: Profile, is_meant: NDArray[np.bool_]) -> int:
     """How many samples were taken at locations (bool[locations]) in what a JVM has made as it ran."""
     samples, files = profile.samples, profile.mapped_files
-    of_java = {pid for pid, languages in profile.runtimes.items() if JAVA_LANGUAGE in languages}
+    of_java = {pid for pid, names in profile.runtimes.items() if JAVA_LANGUAGE in names}
     is_java = np.array([*(file.kind is FileKind.ANONYMOUS and file.pid in of_java for file in files), False])
     is_counted = np.append(is_java[profile.locations.mapped_file] & is_meant, False)
     return int(samples.count[is_counted[leaf_locations(profile)][samples.stack]].sum())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
 _MOST_BYTES_OF_CODE = 1 << 30
 _COPY_PATIENCE_S = 60.0
-_JITDUMP = re.compile(r"/jit-\d+\.dump$")
+_JITDUMP = re.compile(r"/jit-\d+(-\d+)?\.dump$")  # JavaScriptCore's names have the thread's number, too
 _JITDUMP_START = re.compile(rb"DTiJ|JiTD")
 _PERF_MAP_START = re.compile(rb"(?:0x)?[0-9a-fA-F]{1,16} (?:0x)?[0-9a-fA-F]{1,16} [^\0-\x1f]")
 _START_BYTES = 64

@@ -10,10 +10,18 @@ _WORDS = {
     "ERL_AFLAGS": "+JPperf true",  # Erlang/OTP 24 and later; those before would not start with it
     # Without "only-functions" it leaves a log in the folder it runs in.
     "NODE_OPTIONS": "--perf-basic-prof-only-functions --interpreted-frames-native-stack",
+    "MONO_ENV_OPTIONS": "--jitmap",
+    "DENO_V8_FLAGS": "--perf-basic-prof-only-functions,--interpreted-frames-native-stack",
 }
-_VALUES = {"DOTNET_PerfMapEnabled": "1", "COMPlus_PerfMapEnabled": "1"}  # the second before .NET 6
-# Of the runtimes that both are for; in `model/runtimes.py`.
-SET_LANGUAGES = frozenset({"Java", "Erlang", "JavaScript", ".NET"})
+_BETWEEN_WORDS = {"DENO_V8_FLAGS": ","}
+_VALUES = {
+    "DOTNET_PerfMapEnabled": "1",
+    "COMPlus_PerfMapEnabled": "1",  # before .NET 6
+    "BUN_JSC_useJITDump": "1",
+    "BUN_JSC_jitDumpDirectory": "/tmp",
+}
+# Of the runtimes that all of these are for; in `model/runtimes.py`.
+SET_RUNTIMES = frozenset({"Java", "Erlang", "Node", "Deno", "Bun", ".NET", "Mono"})
 
 
 def with_perf_maps(environment: Mapping[str, str], *, has_python: bool) -> dict[str, str]:
@@ -24,7 +32,10 @@ def with_perf_maps(environment: Mapping[str, str], *, has_python: bool) -> dict[
         has_python: of Python too, whose frames nothing walks then: what it names costs whole native stacks.
     """
     values = _VALUES | ({"PYTHONPERFSUPPORT": "1"} if has_python else {})
-    words = {name: f"{environment[name]} {text}" if environment.get(name) else text for name, text in _WORDS.items()}
+    words = {
+        name: f"{environment[name]}{_BETWEEN_WORDS.get(name, ' ')}{text}" if environment.get(name) else text
+        for name, text in _WORDS.items()
+    }
     return words | {name: value for name, value in values.items() if name not in environment}
 
 

@@ -117,11 +117,11 @@ def describe_window(window: TimeWindow) -> str:
 
 def meaning_of_end(end: StackEnd, profile: Profile) -> str:
     """Why stacks end there, and what keeps those whole of the runtimes that were seen."""
-    seen = {language for languages in profile.runtimes.values() for language in languages}
+    seen = {name for names in profile.runtimes.values() for name in names}
     ways = [
-        f"{runtime.language} keeps them with {runtime.to_start}"
+        f"{runtime.called} keeps them with {runtime.to_start}"
         for runtime in RUNTIMES
-        if end is StackEnd.JIT and runtime.to_start and runtime.language in seen
+        if end is StackEnd.JIT and runtime.to_start and runtime.called in seen
     ]
     return end.meaning + (f" ({'; '.join(ways)})" if ways else "")
 
@@ -229,7 +229,7 @@ def _why_python_is_hidden(profile: Profile) -> str:
 
 def _how_to_name(profile: Profile) -> str:
     """What makes the runtimes that were seen write a perf map."""
-    ways = [each.to_write_a_map or f"{each.language} writes none" for each in runtimes_without_map(profile)]
+    ways = [each.to_write_a_map or f"{each.called} writes none" for each in runtimes_without_map(profile)]
     return f" ({'; '.join(ways or ['let its runtime write one: docs/symbols.md'])})"
 
 

@@ -7,14 +7,16 @@ from urllib.parse import unquote
 from tdprof.symbolize.locations import SourcePlace
 
 # V8's, before the function's own name: interpreted, baseline, Maglev, TurboFan (CodeKindToMarker in
-# src/objects/code-kind.cc), the latter two for one closure only; "Function", "LazyCompile" and "Script" until V8 9.
-_V8 = re.compile(r"((?:JS|Eval|Function|LazyCompile|Script):)(?:([~^+*])'?)?")
+# src/objects/code-kind.cc), the latter two for one closure only, or to go on within a loop (from V8 14 on); "Function",
+# "LazyCompile" and "Script" until V8 9.
+_V8 = re.compile(r"((?:JS|Eval|Function|LazyCompile|Script):)(?:o?([~^+*])'?)?")
 _V8_WASM_TIER = re.compile(r"(-[0-9]+)-(?:liftoff|turbofan)\Z")  # WasmCode::LogCode in src/wasm/wasm-code-manager.cc
 # .NET's, behind it (PrepareCodeConfig::GetJitOptimizationTierStr in src/coreclr/vm/prestub.cpp).
 _DOTNET_TIER = re.compile(
     r"(?<=\S)\[(?:PreJIT|ReadyToRun|MinOptJitted|Optimized|QuickJitted|OptimizedTier1|OptimizedTier1OSR|"
     r"InstrumentedTier|InstrumentedTierOptimized)\]\Z"
 )
+_JSC_TIER = re.compile(r"JSC-(?:Baseline|DFG|FTL): ")  # JavaScriptCore's, seen of Bun 1.4
 # Functions' names may have blanks ("get size"), and paths, too: one that is whole begins so.
 _V8_FILE = re.compile(r".*? (?=/|file://|node:|https?://|wasm://)", re.DOTALL)
 _URL = "file://"  # of modules
@@ -37,6 +39,8 @@ def function_of(name: str) -> str:
     """The name without what tells how well the code was compiled: each function has one, however often that is."""
     if begin := _V8.match(name):
         return begin[1] + _V8_WASM_TIER.sub(r"\1", name[begin.end() :])
+    if begin := _JSC_TIER.match(name):
+        return f"JSC: {name[begin.end() :]}"
     tier = _DOTNET_TIER.search(name)
     return name[: tier.start()] if tier else name
 

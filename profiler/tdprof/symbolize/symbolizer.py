@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tdprof.linux.elf import Elf, ElfError, PortableExecutableError, is_build_id, open_elf, open_elf_inside
+from tdprof.linux.elf import Elf, ElfError, NotElfError, is_build_id, open_elf, open_elf_inside
 from tdprof.linux.file_bytes import inner_folder
 from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
@@ -254,11 +254,10 @@ class Symbolizer:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     raise  # it is there, and has its names
                 continue
-            except PortableExecutableError:
-                reason = Unknown.STRIPPED
-                continue
             except ElfError as error:
                 reason, detail = Unknown.DAMAGED, f"cannot be read: {error}"
+                if isinstance(error, NotElfError) and not file.build_id:  # nor was it one when it was recorded
+                    reason, detail = Unknown.STRIPPED, ""
                 continue
             if _is_recorded_one(elf, file):
                 return ElfSymbols(elf, path, self._debug_dirs, self._cache)

@@ -44,7 +44,7 @@ def mixed() -> Profile:
     builder.add("main", WRITE, weight=1, pid=5)
     builder.add(weight=4, pid=6)
     builder.add(Call((Frame("[no mapping]", module=""),), reason=Unknown.NO_MAPPING), weight=8, pid=6)
-    return builder.build(runtimes={1: ["Java"], 2: ["JavaScript"], 4: ["Python"]})
+    return builder.build(runtimes={1: ["Java"], 2: ["Node"], 4: ["Python"]})
 
 
 def weights(profile: Profile) -> dict[str, int]:
@@ -121,7 +121,11 @@ def test_no_frame_of_the_interpreter_is_left_and_other_stacks_are_as_they_were()
     [
         (["Java", "Python"], "Java"),  # CPython makes no code of its own
         (["Python"], "Python"),  # but for -X perf
-        (["Java", "JavaScript"], "[run-time code]"),
+        (["Java", "Node"], "[run-time code]"),
+        (["Node", "Bun", "Python"], "JavaScript"),
+        (["Mono"], ".NET"),
+        (["SBCL"], "Common Lisp"),
+        (["Guile"], "Scheme"),
         ([], "[run-time code]"),
     ],
 )

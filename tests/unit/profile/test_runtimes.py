@@ -46,6 +46,12 @@ def profile_of(*modules: str) -> Profile:
     [
         ("/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", "jcmd PID Compiler.perfmap"),
         ("/usr/bin/node", "node --perf-basic-prof"),
+        ("/venv/bin/deno", "deno --v8-flags=--perf-basic-prof"),
+        ("/root/.bun/bin/bun", "BUN_JSC_useJITDump=1 and BUN_JSC_jitDumpDirectory=/tmp"),
+        ("/usr/bin/mono-sgen", "mono --jitmap"),
+        ("/usr/lib/libmonosgen-2.0.so.1.0.0", "mono --jitmap"),
+        ("/usr/lib/libguile-3.0.so.1.5.0", "Guile writes none"),
+        ("/usr/lib/sbcl/sbcl.core", "SBCL writes none"),
         ("/usr/bin/node (deleted)", "node --perf-basic-prof"),
         ("/usr/lib/x86_64-linux-gnu/libpython3.13.so.1.0", "python -X perf"),
         ("/opt/python/bin/python3.13", "python -X perf"),
@@ -70,7 +76,7 @@ def test_of_an_unknown_runtime_no_other_ones_way_is_told() -> None:
 
 def test_a_process_can_have_several_runtimes() -> None:
     rows = ((3, "/usr/bin/node"), (3, "/usr/bin/node"), (3, "/usr/bin/python3"), (4, "/bin/sh"), (5, "[anon]"))
-    assert process_runtimes(*rows) == {3: ["JavaScript", "Python"]}
+    assert process_runtimes(*rows) == {3: ["Node", "Python"]}
     assert process_runtimes() == {}
 
 
@@ -88,9 +94,9 @@ def test_forked_processes_have_the_runtimes_that_their_parents_had_by_then() -> 
     rows = ((1, "/usr/bin/luajit"), (1, "/usr/lib/libjvm.so"), (2, ANON), (3, ANON))
     forks = ((4, "fork", 2, 2, 1, 1, None), (5, "fork", 3, 3, 2, 2, None))
     found = process_runtimes(*rows, at=(1, 6, 7, 7), events=forks)
-    assert found == {1: ["Java", "Lua"], 2: ["Lua"], 3: ["Lua"]}
+    assert found == {1: ["Java", "LuaJIT"], 2: ["LuaJIT"], 3: ["LuaJIT"]}
     executed = (8, "exec", 3, 3, None, None, "sh")
-    assert process_runtimes(*rows[:3], at=(1, 2, 3), events=(*forks, executed))[3] == ["Java", "Lua"]
+    assert process_runtimes(*rows[:3], at=(1, 2, 3), events=(*forks, executed))[3] == ["Java", "LuaJIT"]
     assert 3 not in process_runtimes(*rows, at=(1, 2, 3, 9), events=(*forks, executed))
 
 
@@ -111,9 +117,26 @@ def test_nearly_all_samples_of_a_language_are_not_all() -> None:
     assert [line for line in doubts(profile, []) if line.startswith("9,999 samples (>99.9%) of Ruby programs")]
 
 
+@pytest.mark.parametrize(
+    ("module", "language"),
+    [
+        ("/usr/lib/R/lib/libR.so", "R"),
+        ("/usr/bin/lua5.4", "Lua"),
+        ("/usr/lib/x86_64-linux-gnu/liblua5.4.so.0.0.0", "Lua"),
+        ("/usr/lib/x86_64-linux-gnu/libtcl8.6.so", "Tcl"),
+        ("/usr/bin/ocamlrun", "OCaml"),
+        ("/usr/lib/x86_64-linux-gnu/libguile-3.0.so.1.5.0", "Scheme"),
+    ],
+)
+def test_other_interpreters_are_known(module: str, language: str) -> None:
+    (line,) = doubts(ProfileBuilder().add("main", Frame("run", module=module)).build(), [])
+    said = f"of {language} programs, whose own functions are not in call stacks: only their interpreter's"
+    assert line == f"1 sample (100.0%) {said}"
+
+
 def test_lua_is_known_by_its_compiler_as_a_program_and_as_a_library() -> None:
     rows = ((1, "/usr/bin/luajit-2.1.0-beta3"), (2, "/usr/lib/libluajit-5.1.so.2.1.0"), (3, "/usr/bin/luac"))
-    assert process_runtimes(*rows) == {1: ["Lua"], 2: ["Lua"]}
+    assert process_runtimes(*rows) == {1: ["LuaJIT"], 2: ["LuaJIT"]}
     (line,) = doubts(profile := ProfileBuilder().add(Frame("lj_vm_call", module=rows[1][1])).build(), [])
     assert not unknown_samples(profile)
     assert line.endswith("; compiled ones are named with a LuaJIT built with -DLUAJIT_USE_PERFTOOLS")

@@ -54,7 +54,7 @@ def test_the_share_of_complete_stacks_and_the_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "way"), [("Java", " (Java keeps them with -XX:+PreserveFramePointer)"), ("JavaScript", ""), ("", "")]
+    ("language", "way"), [("Java", " (Java keeps them with -XX:+PreserveFramePointer)"), ("Node", ""), ("", "")]
 )
 def test_advice_is_that_of_the_runtime_that_was_seen(language: str, way: str) -> None:
     assert said({StackEnd.JIT: 5}, language=language) == (

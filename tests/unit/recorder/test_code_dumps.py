@@ -70,7 +70,12 @@ def test_any_bytes_are_read_to_an_end(tmp_path_factory: pytest.TempPathFactory, 
 
 def test_records_tell_of_dumps() -> None:
     records = mapping(7, b"/tmp/jit-7.dump") + mapping(8, b"/tmp/jit-8.dump.so") + mapping(9, b"/x/.debug/jit-9.dump")
-    assert list(dumps_mapped(records)) == [(7, "/tmp/jit-7.dump"), (9, "/x/.debug/jit-9.dump")]
+    records += mapping(5, b"/tmp/jit-6-5.dump")
+    assert list(dumps_mapped(records)) == [
+        (7, "/tmp/jit-7.dump"),
+        (9, "/x/.debug/jit-9.dump"),
+        (5, "/tmp/jit-6-5.dump"),
+    ]
     for end in range(len(records)):
         list(dumps_mapped(records[:end]))
 

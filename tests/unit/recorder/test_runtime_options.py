@@ -23,6 +23,7 @@ def test_words_are_added_and_values_that_are_there_stay() -> None:
     assert set_["ERL_AFLAGS"] == "+JPperf true"
     assert set_["PYTHONPERFSUPPORT"] == "1"
     assert "DOTNET_PerfMapEnabled" not in set_
+    assert with_perf_maps({"DENO_V8_FLAGS": "--a,--b"}, has_python=True)["DENO_V8_FLAGS"].startswith("--a,--b,--perf-")
     assert "NODE_OPTIONS" in perf_maps_note(set_)
     assert "PYTHONPERFSUPPORT" not in with_perf_maps({}, has_python=False)
 
@@ -56,7 +57,7 @@ def test_doctor_names_runtimes_and_what_they_lack(tmp_path: Path) -> None:
     assert check_runtimes(Machine(tmp_path)).status is CheckStatus.OK
     process(tmp_path, 1, "/usr/bin/node", "node\0--perf-basic-prof\0app.js")
     process(tmp_path, 2, "/usr/bin/python3.11", "python3")
-    assert check_runtimes(Machine(tmp_path)).detail == "running: JavaScript (1 process), Python (1 process)"
+    assert check_runtimes(Machine(tmp_path)).detail == "running: Node (1 process), Python (1 process)"
     assert check_runtimes(Machine(tmp_path)).status is CheckStatus.OK
     process(tmp_path, 6, "/usr/lib/x86_64-linux-gnu/libpypy3.9-c.so", "pypy3")
     detail = check_runtimes(Machine(tmp_path)).detail
@@ -66,10 +67,10 @@ def test_doctor_names_runtimes_and_what_they_lack(tmp_path: Path) -> None:
     process(tmp_path, 5, "/jvm/lib/server/libjvm.so", "java")
     check = check_runtimes(Machine(tmp_path))
     assert check.status is CheckStatus.WARN
-    assert check.cost.endswith("JavaScript (3): node --perf-basic-prof; Java (5): -XX:+PreserveFramePointer")
+    assert check.cost.endswith("Node (3): node --perf-basic-prof; Java (5): -XX:+PreserveFramePointer")
     assert check.fix == "tdprof record --perf-maps -- CMD sets it"
     process(tmp_path, 7, "/usr/bin/ruby3.1", "ruby")
-    assert check_runtimes(Machine(tmp_path)).fix == "tdprof record --perf-maps -- CMD sets it for JavaScript and Java"
+    assert check_runtimes(Machine(tmp_path)).fix == "tdprof record --perf-maps -- CMD sets it for Node and Java"
 
 
 def test_doctor_knows_what_perf_maps_does_not_set(tmp_path: Path) -> None:

@@ -195,6 +195,15 @@ def test_only_what_looks_like_a_dump_is_copied(tmp_path):
     assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]
 
 
+def test_a_dump_whose_name_has_a_thread_too_is_the_process_s(tmp_path: Path) -> None:
+    dump, target = tmp_path / "jit-6-7.dump", tmp_path / "capture"
+    dump.write_bytes(DUMP)
+    target.mkdir()
+    with OwnFolder.open(target) as folder:
+        assert save_run_time_code(folder, [], [(7, str(dump))]) == []
+    assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]
+
+
 def test_a_dump_for_which_a_segment_has_no_room_is_not_copied(tmp_path: Path) -> None:
     dump, target = tmp_path / "jit-7.dump", tmp_path / "capture"
     dump.write_bytes(DUMP)

@@ -108,6 +108,14 @@ def test_a_deleted_file_without_build_id_is_not_taken_for_its_successor(program)
         assert leaf_names(symbolizer.locate(known, offsets(0x1000))) == ["alpha"]
 
 
+def test_what_was_an_elf_file_when_it_was_recorded_and_is_none_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"hello\n" * 100)
+    with Symbolizer() as symbolizer:
+        file = MappedFile(str(tmp_path / "text"), "ab" * 20)
+        assert symbolizer.locate(file, offsets(0x1000)).reason.tolist() == [Unknown.DAMAGED]
+        assert symbolizer.notes() == [f"{file.path}: cannot be read: not an ELF file"]
+
+
 def test_reasons(tmp_path, program):
     text = tmp_path / "text"
     text.write_bytes(b"hello\n" * 100)
@@ -120,7 +128,7 @@ def test_reasons(tmp_path, program):
     with Symbolizer() as symbolizer:
         for path, names in (
             (tmp_path / "none", ["NO_FILE"]),
-            (text, ["DAMAGED"]),
+            (text, ["STRIPPED"]),
             (stripped, ["api", "STRIPPED"]),
             (assembly, ["STRIPPED"]),
             (damaged, ["DAMAGED"]),

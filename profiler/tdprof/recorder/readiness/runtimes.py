@@ -11,7 +11,7 @@ from tdprof.recorder.patience import Patience
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
-from tdprof.recorder.runtime_options import SET_LANGUAGES
+from tdprof.recorder.runtime_options import SET_RUNTIMES
 from tdprof.text import few, plural
 
 _MOST_ARGUMENT_BYTES = 1 << 20
@@ -40,15 +40,15 @@ def check_runtimes(machine: Machine) -> Check:
                 running[runtime].append(pid)
                 if runtime.given and not runtime.given.search(given.decode(errors="replace")):
                     lacking[runtime].append(pid)
-    found = few([f"{each.language} ({plural(len(pids), 'process', 'es')})" for each, pids in running.items()])
-    nameless = [each.language for each in running if not each.to_write_a_map]
+    found = few([f"{each.called} ({plural(len(pids), 'process', 'es')})" for each, pids in running.items()])
+    nameless = [each.called for each in running if not each.to_write_a_map]
     unknown = f"; nothing names the functions of {' and '.join(nameless)} programs" * bool(nameless)
     unknown += f"; {plural(silent, 'process', 'es')} did not answer" if silent else ""
     if not lacking:
         said = f"running: {found}" if running else "no program of a known one runs"
         return Check("runtimes", CheckStatus.OK, said + unknown)
-    without = [f"{each.language} ({_numbers(pids)}): {each.to_start_with}" for each, pids in lacking.items()]
-    to_set = [each.language for each in lacking if each.language in SET_LANGUAGES]
+    without = [f"{each.called} ({_numbers(pids)}): {each.to_start_with}" for each, pids in lacking.items()]
+    to_set = [each.called for each in lacking if each.called in SET_RUNTIMES]
     what = f" for {' and '.join(to_set)}" * (len(to_set) < len(lacking))
     return Check(
         "runtimes",
