@@ -142,6 +142,31 @@ class AddressSpaces:
         np.bitwise_or.at(found, self._owner[rows], of_mappings[rows])
         return self.processes(np.arange(len(found))), found
 
+    def first_owners(self, rows: I64) -> U32:
+        """uint32[n]: who had memory first that a process shares with those that it forks, of some mappings of such.
+
+        Each is its process's own where none that it was forked from had mapped any at its address by then.
+        """
+        base, start_ns = self._history.base.tolist(), self._history.start_ns.tolist()
+        pids = self.processes(self._owner)
+        first: dict[tuple[int, int], tuple[int, int]] = {}  # by space and address: since when, and who
+        by_space = rows[np.lexsort((self._time[rows], self._owner[rows]))]
+        columns = (self._owner[by_space], self._start[by_space], self._time[by_space], pids[by_space])
+        # A space was numbered after the one that it was forked from.
+        for space, address, time_ns, pid in zip(*(column.tolist() for column in columns), strict=True):
+            if (space, address) in first:
+                continue
+            owner, ancestor, until = pid, base[space], start_ns[space]
+            while ancestor != _NONE and self._may_follow(1):
+                since, who = first.get((ancestor, address), (until + 1, pid))
+                if since <= until:
+                    owner = who
+                    break
+                ancestor, until = base[ancestor], min(until, start_ns[ancestor])
+            first[space, address] = (time_ns, owner)
+        found = zip(self._owner[rows].tolist(), self._start[rows].tolist(), strict=True)
+        return np.array([first[each][1] for each in found], np.uint32)
+
     def are_time_dependent(self, spaces: I32) -> NDArray[np.bool_]:
         """Whether in each space or those it was forked from an address meant different files at different times."""
         base = np.append(self._history.base, _NONE)

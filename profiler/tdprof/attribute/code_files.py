@@ -21,6 +21,8 @@ KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 _KINDS = {"[vdso]": FileKind.VDSO} | dict.fromkeys(INTERPRETED_PATHS, FileKind.INTERPRETED)
 # Paths that the kernel gives to memory that has no file behind it.
 _NOT_FILES = ("//", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
+# Memory without a file that forked processes share: what one of them compiles, all run (PHP's opcache).
+_SHARED_MEMORY = "/dev/zero"
 # A program may lie there as well as code made at run time: only it has a build-id.
 _NAMED_MEMORY = "/memfd:"
 _HALF = np.uint64(32)
@@ -46,10 +48,11 @@ class CodeFiles(Sequence[MappedFile]):
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
         self._length = mappings["length"].to_numpy()
-        self._pid = mappings["pid"].to_numpy()
+        self._pid = mappings["pid"].to_numpy().copy()
         paths, builds = (mappings[name].combine_chunks() for name in ("path", "build_id"))
         self._paths, self._builds = paths.dictionary, builds.dictionary
         is_file, is_nameless, is_memory = _kinds_of_paths(self._paths)
+        is_shared = pa.compute.starts_with(self._paths, _SHARED_MEMORY).to_numpy(zero_copy_only=False)
         self._path = paths.indices.to_numpy()
         has_build = builds.indices.is_valid().to_numpy(zero_copy_only=False)
         is_anonymous = ~np.append(is_file, False)[self._path] | (np.append(is_memory, False)[self._path] & ~has_build)
@@ -57,6 +60,8 @@ class CodeFiles(Sequence[MappedFile]):
         self._path = np.where(np.append(is_nameless, False)[self._path], _NONE, self._path)
         self._build = np.where(is_anonymous, _NONE, builds.indices.fill_null(_NONE).to_numpy())
         _, text = number_values((self._path.astype(np.int64) + 1 << 32 | self._build + 1).view(np.uint64))
+        shared = np.flatnonzero(np.append(is_shared, False)[self._path])
+        self._pid[shared] = spaces.first_owners(shared)
         owner = np.where(is_anonymous, self._pid, 0).astype(np.uint64)
         _, number = number_values(text.astype(np.uint64) << _HALF | owner)
         _, first = np.unique(number, return_index=True)

@@ -8,7 +8,7 @@ from builders.capture_tables import mappings, processes, samples, stacks
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.model.addresses import FileKind
+from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.stack_ends import StackEnd
 
 APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
@@ -54,6 +54,31 @@ def test_guesses_are_the_callers_from_some_on_but_no_marker_and_nothing_of_the_k
     starts = found.stack_start.astype(int)
     marks = [found.is_guess[starts[stack] : starts[stack + 1]].astype(int).tolist() for stack in found.sample_stack]
     assert marks == [[0, 1, 1, 0], [0, 0, 1, 1, 0], [1, 1], [0, 1, 1], [0, 0]]
+
+
+def test_code_in_memory_that_forked_processes_share_is_of_who_mapped_it_first() -> None:
+    """As PHP's: each worker maps it again with other rights, and names what it compiles in one map."""
+    shared, anon = "/dev/zero (deleted)", "//anon"
+    maps = mappings(
+        (10, 7, 0x1000, 0x1000, 0, shared, None),
+        (10, 7, 0x8000, 0x1000, 0, anon, None),
+        (30, 8, 0x1000, 0x1000, 0, shared, None),  # forked
+        (30, 8, 0x8000, 0x1000, 0, anon, None),
+        (50, 9, 0x1000, 0x1000, 0, shared, None),  # forked by that, which has it from the first
+        (50, 9, 0x4000, 0x1000, 0, shared, None),  # its own
+        (35, 7, 0x4000, 0x1000, 0, shared, None),  # after the fork
+        (60, 5, 0x1000, 0x1000, 0, shared, None),  # no relation
+        (90, 8, 0x1000, 0x1000, 0, shared, None),  # after an exec
+    )
+    events = (
+        (20, "fork", 8, 8, 7, 7, None),
+        (40, "fork", 9, 9, 8, 8, None),
+        (80, "exec", 8, 8, None, None, "other"),
+    )
+    files = CodeFiles(maps, AddressSpaces(maps, processes(*events)))
+    numbers = files.of_mappings(np.arange(len(maps)))
+    assert files.owners(numbers).tolist() == [7, 7, 7, 8, 7, 9, 7, 5, 8]
+    assert files[int(numbers[4])] == MappedFile(shared, kind=FileKind.ANONYMOUS, pid=7)
 
 
 def test_exec_replaces_every_mapping() -> None:
