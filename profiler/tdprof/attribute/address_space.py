@@ -74,7 +74,9 @@ class AddressSpaces:
         """Whether mappings or forks were left out, since there are too many to follow."""
         return self._has_left_forks or self._segments.left_out > 0
 
-    def space_of_samples(self, pid: U32, time_ns: U64, thread_name: NDArray[np.object_] | None) -> I32:
+    def space_of_samples(
+        self, pid: U32, time_ns: U64, thread_name: NDArray[np.object_] | None, leaf: U64 | None = None
+    ) -> I32:
         """The number of each sample's address space.
 
         Args:
@@ -82,6 +84,8 @@ class AddressSpaces:
             time_ns: uint64[n], end of the samples' intervals or their exact times.
             thread_name: text[n] where samples are aggregated over intervals: it tells which side of an exec that
                 happened within the interval a sample is on. None where times are exact.
+            leaf: uint64[n], the innermost address of each user stack, 0 of none: where both programs have that name,
+                as a script has that executes what it is called like, this tells.
 
         Returns:
             int32[n], -1 for a process nothing is known of.
@@ -96,10 +100,13 @@ class AddressSpaces:
             rows = rows_of[index]
             names = None if thread_name is None else thread_name[rows]
             of_pid = self._history.space[first[index] : end[index]]
-            result[rows] = self._among(of_pid, time_ns[rows], time_ns, names)
+            leaves = None if leaf is None else leaf[rows]
+            result[rows] = self._among(of_pid, time_ns[rows], time_ns, names, leaves)
         return result
 
-    def _among(self, numbers: I32, time_ns: U64, interval_ends: U64, names: NDArray[np.object_] | None) -> I32:
+    def _among(
+        self, numbers: I32, time_ns: U64, interval_ends: U64, names: NDArray[np.object_] | None, leaves: U64 | None
+    ) -> I32:
         starts = self._history.start_ns[numbers]
         at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
         if names is not None and len(numbers) * len(names) <= _SPARE_COMPARISONS:
@@ -108,9 +115,22 @@ class AddressSpaces:
             interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
             for position in range(len(numbers) - 1, 0, -1):
                 known = self._history.names_in(int(numbers[position]))
-                began_within = starts[position] > interval_start
-                at[(at == position) & began_within & ~np.isin(names, known)] -= 1
+                may_be_earlier = (at == position) & (starts[position] > interval_start)
+                is_earlier = may_be_earlier & ~np.isin(names, known)
+                if leaves is not None:
+                    rows = np.flatnonzero(may_be_earlier & ~is_earlier & (leaves != 0))
+                    later, earlier = (
+                        self._are_mapped(int(numbers[each]), leaves[rows]) for each in (position, position - 1)
+                    )
+                    is_earlier[rows[earlier & ~later]] = True
+                at[is_earlier] -= 1
         return numbers[at]
+
+    def _are_mapped(self, space: int, addresses: U64) -> NDArray[np.bool_]:
+        """Whether a space had anything mapped at some addresses, at whatever time."""
+        times = np.full(len(addresses), ANY_TIME, np.uint64)
+        found: NDArray[np.bool_] = self.find(np.full(len(addresses), space, np.int32), addresses, times) != _NONE
+        return found
 
     @property
     def of_mappings(self) -> I32:

@@ -90,8 +90,9 @@ def attribute_stacks(
     """
     lists = _in_one(stacks["addresses"])
     kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
-    contexts = _contexts(samples, spaces, replaced)
-    user_of, user_rows, context = _by_context(_chains_of(samples["user_stack"], stacks, is_kernel=False), contexts)
+    chains = _chains_of(samples["user_stack"], stacks, is_kernel=False)
+    contexts = _contexts(samples, _leaves(*chains, lists), spaces, replaced)
+    user_of, user_rows, context = _by_context(chains, contexts)
     fitting = _fitting(np.diff(lists.offsets.to_numpy().astype(np.int64))[user_rows], len(lists.values))
     is_left_out = user_of >= fitting
     user_of, user_rows, context = np.where(is_left_out, -1, user_of), user_rows[:fitting], context[:fitting]
@@ -261,12 +262,22 @@ class _Contexts(NamedTuple):
     until: U64
 
 
-def _contexts(samples: pa.Table, spaces: AddressSpaces, replaced: Mapping[int, CodeInTime]) -> _Contexts:
+def _leaves(chain: I64, rows: I64, lists: pa.ListArray) -> U64:
+    """uint64[n]: the first address of each sample's chain, 0 of none."""
+    offsets = lists.offsets.to_numpy()
+    first, is_there = offsets[rows], offsets[rows + 1] > offsets[rows]
+    leaf = np.zeros(len(rows) + 1, np.uint64)
+    leaf[:-1][is_there] = lists.values.to_numpy()[first[is_there]]
+    found: U64 = leaf[chain]
+    return found
+
+
+def _contexts(samples: pa.Table, leaves: U64, spaces: AddressSpaces, replaced: Mapping[int, CodeInTime]) -> _Contexts:
     time_ns = samples["time_ns"].to_numpy()
     names = samples["thread_name"]
     aggregated = None if names.null_count else _texts(_in_one(names))
     space, in_space = number_values(
-        spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated).astype(np.int64).view(np.uint64)
+        spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated, leaves).astype(np.int64).view(np.uint64)
     )
     known = space.view(np.int64).astype(np.int32)
     depends, in_replaced = spaces.are_time_dependent(known), np.isin(spaces.processes(known), list(replaced))

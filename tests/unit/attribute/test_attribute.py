@@ -160,6 +160,25 @@ def test_in_an_interval_with_an_exec_the_thread_name_decides() -> None:
     assert found == [0, 1, 0, 1]
 
 
+def test_in_an_interval_with_an_exec_to_a_program_of_the_same_name_the_leaf_decides() -> None:
+    """A script that executes the program that it is called like."""
+    maps = [(101, 7, 0x1000, 0x1000, 0, OLD, None), (151, 7, 0x5000, 0x1000, 0, APP, None)]
+    maps += [(101, 7, 0x8000, 0x1000, 0, LIB, None), (151, 7, 0x8000, 0x1000, 0, LIB, None)]
+    events = [(100, "exec", 7, 7, None, None, "app"), (150, "exec", 7, 7, None, None, "app")]
+    chains = [(1, False, [0x1100]), (2, False, [0x5200]), (3, False, [0x8300, 0x5100]), (4, False, [0x9000])]
+    rows = [(time_ns, 0, 7, 7, "app", stack, None, 1, 1) for time_ns, stack in ((200, 1), (200, 2), (200, 3), (200, 4))]
+    found = attribute(
+        [(90, 0, 5, 5, "x", 1, None, 1, 1), *rows, (300, 0, 7, 7, "app", 1, None, 1, 1)], chains, maps, events
+    )
+    assert [places(found, row) for row in range(1, 6)] == [
+        [(OLD, 0x100)],
+        [(APP, 0x200)],
+        [(LIB, 0x300), (APP, 0xFF)],
+        [("?", 0x9000)],
+        [("?", 0x1100)],
+    ]
+
+
 def test_thread_names_come_from_side_band_and_are_inherited() -> None:
     events = processes(
         (0, "name", 7, 7, None, None, "main"),
