@@ -68,17 +68,26 @@ def paranoid() -> int:
 
 
 @pytest.mark.parametrize("namespace", [[], ["unshare", "-U", "-r", "-p", "-m", "-f", "--mount-proc"]])
-@pytest.mark.parametrize("wanted", ["--off-cpu", "--wakers"])
-def test_time_off_cpus_is_refused_in_one_line_and_with_a_cure(user: User, namespace: list[str], wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        (["--off-cpu", "--", "true"], "time off a CPU is sampled by BPF alone"),
+        (["--wakers", "--", "true"], "time off a CPU is sampled by BPF alone"),
+        # The setting that would let this user record all CPUs would not suffice.
+        (["--switch-output=1s", "-a"], "a recording is cut into segments (--switch-output) by BPF alone"),
+    ],
+)
+def test_what_takes_bpf_is_refused_in_one_line_and_with_a_cure(
+    user: User, namespace: list[str], wanted: list[str], what: str
+) -> None:
     inside = User([*user.prefix, *namespace], user.repository, user.home)
     if namespace and subprocess.run([*inside.prefix, "true"], capture_output=True).returncode:
         pytest.skip("no user namespaces for ordinary users here")
-    result = inside.record(wanted, "--", "true")
+    result = inside.record(*wanted)
     assert result.returncode == 1
     where = ", outside this user namespace" if namespace else ""
     assert result.stderr.splitlines() == [
-        "tdprof: time off a CPU is sampled by BPF alone; "
-        f"no BPF: loading BPF programs needs root, or CAP_BPF and CAP_PERFMON{where}",
+        f"tdprof: {what}; no BPF: loading BPF programs needs root, or CAP_BPF and CAP_PERFMON{where}",
         "  try: run tdprof with sudo",
     ]
 

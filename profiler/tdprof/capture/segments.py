@@ -29,7 +29,7 @@ _ANOTHER = "name another folder with -o"
 
 
 class SegmentFolder:
-    """Made where it is missing. Use as a context manager.
+    """Made where it is missing, and taken back where nothing comes of it. Use as a context manager.
 
     Attributes:
         path: its name.
@@ -41,16 +41,20 @@ class SegmentFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self._fd = _open(path)
-        except OSError as error:
-            raise TdprofError(f"cannot record into {path}: {error.strerror}", hint=_ANOTHER) from error
+        with contextlib.ExitStack() as opening:
+            try:
+                self._fd = _open(path, opening)
+            except OSError as error:
+                raise TdprofError(f"cannot record into {path}: {error.strerror}", hint=_ANOTHER) from error
+            self._lock()
+            self._closing = opening.pop_all()
+
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.names = sorted(filter(_NAME.fullmatch, os.listdir(self._fd)))
         except OSError as error:
-            os.close(self._fd)
-            raise TdprofError(f"another recorder writes into {path}", hint=_ANOTHER) from error
+            raise TdprofError(f"another recorder writes into {self.path}", hint=_ANOTHER) from error
 
     def new(self) -> OutputFolder:
         """A segment that begins now, not made yet; by its name the newest one, though the clock were set back."""
@@ -130,31 +134,40 @@ class SegmentFolder:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        os.close(self._fd)
+        self._closing.close()
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, closing: contextlib.ExitStack) -> int:
     """A folder of this user's or of who called sudo; a new one becomes the latter's.
+
+    Args:
+        path: its name.
+        closing: closes it; a new one that is empty then is removed.
 
     Raises:
         OSError: it is somebody else's, no folder, or cannot be made.
     """
     parent = open_folder(path.parent, no_links_of_others)
+    closing.callback(os.close, parent)
     try:
+        os.mkdir(path.name, 0o700, dir_fd=parent)
+    except FileExistsError:
+        is_new = False
+    else:
         is_new = True
-        try:
-            os.mkdir(path.name, 0o700, dir_fd=parent)
-        except FileExistsError:
-            is_new = False
-        with OwnFolder.below(parent, path.name, path, allows_caller=True) as found:
-            if is_new and (user := invoking_user()) and user.could_write(os.fstat(parent)):
-                user.give(found.fd)
-            mode = os.fstat(found.fd).st_mode
-            if mode & 0o022:
-                raise PermissionError(errno.EPERM, "others may write into it (chmod go-w)")
-            return os.dup(found.fd)
-    finally:
-        os.close(parent)
+    found = closing.enter_context(OwnFolder.below(parent, path.name, path, allows_caller=True))
+    if is_new:
+        closing.callback(_remove_empty, path.name, parent)
+    if is_new and (user := invoking_user()) and user.could_write(os.fstat(parent)):
+        user.give(found.fd)
+    if os.fstat(found.fd).st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "others may write into it (chmod go-w)")
+    return found.fd
+
+
+def _remove_empty(name: str, parent: int) -> None:
+    with contextlib.suppress(OSError):  # something was recorded
+        os.rmdir(name, dir_fd=parent)
 
 
 def _bytes_below(folder: int) -> int:

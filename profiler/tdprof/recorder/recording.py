@@ -141,14 +141,9 @@ def _publish(output: OutputFolder, run: Run) -> None:
 
 
 def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> Rotation | None:
-    """Raises TdprofError: the recording is to be cut, and cannot be."""
-    if options.segments is None:
+    """What cuts the recording, if it is to be cut."""
+    if options.segments is None or sampling.sampler is None:
         return None
-    if sampling.sampler is None:
-        raise TdprofError(
-            f"only the BPF programs can cut a recording, and they are not used here: {sampling.reason}",
-            hint="tdprof doctor says what they need; record without --switch-output",
-        )
     if options.segments.length.bytes:
         # A segment is much more than what is copied while it is prepared, of which the next has a part, too.
         sampling.sampler.limit_copies(options.segments.length.bytes // 2)

@@ -96,9 +96,9 @@ def start_sampling(
     """
     together = events_together(options, choice)
     sampler, rung, reason = attempt.finish(choice)
-    if options.off_cpu_period_ns and not sampler:
-        raise TdprofError(f"time off a CPU is sampled by BPF alone; {reason}", hint=attempt.cure)
-    if sampler:
+    if sampler is None:
+        _check_without_programs(options, reason, attempt.cure)
+    else:
         stack.enter_context(sampler)
     cgroups = cgroups.on_rung(has_bpf=sampler is not None)
     asked = as_frequency(options.rate, choice.events)
@@ -128,6 +128,17 @@ def start_sampling(
         cgroups,
         [_AT_A_PERIOD] if by_kernel and asked.period else [],
     )
+
+
+def _check_without_programs(options: RecordOptions, reason: str, cure: str) -> None:
+    """Before the kernel is asked for events, whose refusal would name a cure that does not suffice."""
+    by_programs = (
+        (options.off_cpu_period_ns, "time off a CPU is sampled by BPF alone"),
+        (options.segments, "a recording is cut into segments (--switch-output) by BPF alone"),
+    )
+    for is_asked, words in by_programs:
+        if is_asked:
+            raise TdprofError(f"{words}; {reason}", hint=cure)
 
 
 def _start_unwinding(options: RecordOptions, sampler: BpfSampler | None, walker: RingWalker | None) -> Unwinding | None:

@@ -32,7 +32,7 @@ def test_new_segments_are_named_by_the_moment_and_never_twice(tmp_path: Path) ->
         names = [segments.new().path.name for _ in range(3)]
         assert len(set(names)) == 3
         assert segments.names == names
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_clock_that_was_set_back_makes_no_segment_older_than_those_there(
@@ -60,6 +60,17 @@ def test_it_belongs_to_one_recorder_at_a_time(folder: Path) -> None:
         SegmentFolder(folder)
     with SegmentFolder(folder) as again:
         assert again.names == list(NAMES)
+
+
+def test_a_folder_that_was_made_for_nothing_goes_again(folder: Path, tmp_path: Path) -> None:
+    with SegmentFolder(tmp_path / "new"):
+        pass
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir(mode=0o700)
+    for there in (tmp_path / "empty", folder):
+        with SegmentFolder(there):
+            pass
+        assert there.exists()
 
 
 def test_what_was_never_finished_is_known(folder: Path) -> None:
