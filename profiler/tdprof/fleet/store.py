@@ -1,6 +1,7 @@
 """The store: a folder, or a place in an object store, with roll-ups under names that lose nothing to a retry."""
 
 import contextlib
+import errno
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -346,7 +347,9 @@ def _naming(place: str) -> Iterator[None]:
 
 
 def _unusable(place: str, error: OSError) -> TdprofError:
-    return TdprofError(f"cannot use the store {place}: {first_words(error)}", hint="is it there, and may it be used?")
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "free some space, and run it again: what is done is kept" if is_full else "is it there, and may it be used?"
+    return TdprofError(f"cannot use the store {place}: {first_words(error)}", hint=hint)
 
 
 def _sum(path: str) -> Iterator[tuple[Span, str, str]]:

@@ -1,6 +1,7 @@
 """A store: what goes in is counted once, the same bytes come out, and no capture can lead it elsewhere."""
 
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -23,6 +24,7 @@ from tdprof.fleet.engine import InProcessEngine
 from tdprof.fleet.identity import name_of_part, path_part
 from tdprof.fleet.recordings import superseded
 from tdprof.fleet.sources import find_captures
+from tdprof.fleet.storage import FolderFiles
 from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
 from tdprof.model.addresses import PYTHON, FileKind
@@ -415,6 +417,20 @@ def test_old_recordings_go_when_asked(tmp_path: Path, captures: list[Path]) -> N
 def test_a_store_where_none_can_be_made_is_refused() -> None:
     with pytest.raises(TdprofError, match=r"cannot use the store /proc/none: No such file or directory"):
         Store.create("/proc/none")
+
+
+@pytest.mark.parametrize(("code", "cure"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "may it be used")])
+def test_what_cannot_be_written_names_the_cure(
+    code: int, cure: str, tmp_path: Path, captures: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    Store.create(str(tmp_path / "store"))
+    monkeypatch.setattr(FolderFiles, "write", refuse)
+    with pytest.raises(TdprofError, match=os.strerror(code)) as refused:
+        add(tmp_path / "store", *captures)
+    assert cure in refused.value.hint
 
 
 def test_a_capture_in_place_of_a_store_is_told(tmp_path: Path) -> None:
