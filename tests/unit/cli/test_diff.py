@@ -79,6 +79,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "woken": cut_interrupts(woken(push_ns=40)),
         "woken-later": cut_interrupts(woken(push_ns=400)),
         **{f"rare-{each}": few_samples(rare, grown) for each, rare, grown in (("a", 3, 1), ("b", 5, 100))},
+        "single": ProfileBuilder().add("f").build(),
         "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
     }
     for name in profiles:
@@ -166,6 +167,17 @@ def test_no_change_is_told_of_too_few_samples(run: Run) -> None:
     assert " 100 times " in grown
     assert "more" in grown
     assert " ± " not in grown
+
+
+def test_how_many_tests_were_made_is_said(run: Run) -> None:
+    def said(*arguments: str) -> str:
+        return " ".join(run(*arguments)[1].split())
+
+    made = json.loads(run("a", "slower", "--json")[1])["tests"]
+    assert f"all tests together ({made}) mark anything" in said("a", "slower")
+    nothing = said("single", "single")
+    assert '"too few" stands where the samples do not suffice to compare: that is everywhere.' in nothing
+    assert "together" not in nothing
 
 
 def test_limit(run: Run) -> None:

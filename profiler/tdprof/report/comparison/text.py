@@ -86,10 +86,13 @@ def _explanation(comparison: Comparison, event: int) -> Iterator[str]:
             f"Most functions changed alike, by {factor - 1:+.1%}: that is put down to {cause}, "
             "and functions are judged beside it."
         )
+    too_few = f'"{_TOO_FEW}" stands where the samples do not suffice to compare'
+    if not comparison.tests:
+        yield f"{too_few}: that is everywhere."
+        return
     yield (
-        "± is half of the 95 % interval. A word behind it marks a change beyond chance: all "
-        f"{comparison.tests:,} tests together mark anything by mistake in no more than 5 % of comparisons. "
-        f'"{_TOO_FEW}" stands where the samples do not suffice to compare.'
+        "± is half of the 95 % interval. A word behind it marks a change beyond chance: all tests together "
+        f"({comparison.tests:,}) mark anything by mistake in no more than 5 % of comparisons. {too_few}."
     )
 
 
