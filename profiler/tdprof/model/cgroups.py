@@ -8,11 +8,13 @@ from tdprof.values import dataclass
 # Docker, containerd, CRI-O and podman name a container by 64 hexadecimal digits, with or without a scope around it.
 _CONTAINER = re.compile(r"(?:^|[-:.])([0-9a-f]{64})(?:\.scope)?$")
 _ECS_CONTAINER = re.compile(r"^[0-9a-f]{32}-[0-9]+$")
-# lxc.payload.NAME, or lxc/NAME of older versions; systemd-nspawn and libvirt use machine.slice.
-_NAMED_CONTAINER = re.compile(r"^(?:lxc\.payload\.|lxc\.payload/|machine-)(.+?)(?:\.scope)?$")
-# kubelet with the systemd driver writes the uid's dashes as underscores.
+# A scope of systemd-nspawn and libvirt; of a container that a unit starts, the unit (machinectl start).
+_NAMED_CONTAINER = re.compile(r"^(?:lxc\.payload\.(.+)|machine-(.+)\.scope|systemd-nspawn@(.+)\.service)$")
+_ABOVE_NAMES = ("lxc", "lxc.payload")  # of older versions of LXC
+# kubelet with the systemd driver writes the uid's dashes as underscores; a containerd that has the other driver takes
+# what it is given (SLICE:cri-containerd:ID) for a name.
 _POD = re.compile(
-    r"(?:^|-)pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$"
+    r"(?:^|-)pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?::|$)"
 )
 _UNITS = (".service", ".scope", ".socket", ".mount", ".swap", ".slice")
 _OF_V1 = 1 << 31  # bpf/sample.h
@@ -42,9 +44,9 @@ class Cgroup:
         parts = self._parts()
         for at in range(len(parts) - 1, -1, -1):
             if found := _CONTAINER.search(parts[at]) or _NAMED_CONTAINER.search(parts[at]):
-                return _unescaped(found[1])
+                return _unescaped(next(filter(None, found.groups())))
             above = parts[at - 1] if at else ""
-            if above == "lxc" or (_ECS_CONTAINER.search(parts[at]) and "ecs" in parts):
+            if above in _ABOVE_NAMES or (_ECS_CONTAINER.search(parts[at]) and "ecs" in parts):
                 return parts[at]
         return None
 

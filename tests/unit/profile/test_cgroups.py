@@ -33,7 +33,23 @@ SLICE_UID = UID.replace("-", "_")
         (f"/docker/{ID}/docker/{OTHER_ID}", OTHER_ID, None, None),  # a container within a container
         ("/lxc.payload.web/init.scope", "web", None, "init.scope"),
         ("/lxc/db", "db", None, None),
+        ("/lxc.payload/db/system.slice/ssh.service", "db", None, "ssh.service"),
+        ("/lxc.monitor/db", None, None, None),
         ("/machine.slice/machine-a\\x2db.scope", "a-b", None, "machine-a-b.scope"),
+        (
+            "/machine.slice/systemd-nspawn@a\\x2db.service/payload/system.slice/ssh.service",
+            "a-b",
+            None,
+            "ssh.service",
+        ),
+        (f"/machine.slice/machine-libpod_pod_{ID}.slice", None, None, f"machine-libpod_pod_{ID}.slice"),
+        ("/system.slice/machine-id-commit.service", None, None, "machine-id-commit.service"),
+        (
+            f"/system.slice/containerd.service/kubepods-besteffort-pod{SLICE_UID}.slice:cri-containerd:{ID}",
+            ID,
+            UID,
+            "containerd.service",
+        ),
         (
             "/system.slice/\\xc3\\xbc\\x1b\\xff.service",
             None,
