@@ -227,12 +227,19 @@ static __always_inline int is_in_chosen_cgroup(void)
 	return 0;
 }
 
+/* The running thread's name, and nothing behind it, where some kernels (seen: 6.1) leave what was there before. */
+static __always_inline void own_name(char (*name)[16])
+{
+	__builtin_memset(*name, 0, sizeof(*name));
+	bpf_get_current_comm(*name, sizeof(*name));
+}
+
 /* What tells the thread's samples apart from others'. */
 static __always_inline int name_sample(struct sample_key *key)
 {
 	if (current_thread(&key->pid, &key->tid))
 		return 1;
 	key->cgroup = current_cgroup();
-	bpf_get_current_comm(key->comm, sizeof(key->comm));
+	own_name(&key->comm);
 	return 0;
 }

@@ -42,7 +42,7 @@ static __always_inline int is_timed(void)
 /* Of the running thread. Not 0: it cannot be named. */
 static __always_inline int name_thread(struct thread_times *thread)
 {
-	bpf_get_current_comm(thread->comm, sizeof(thread->comm));
+	own_name(&thread->comm);
 	return thread->pid ? 0 : current_thread(&thread->pid, &thread->tid);
 }
 
@@ -450,6 +450,7 @@ int rename_thread(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (task == bpf_get_current_task() && thread->pid && !current_thread(&pid, &tid) && tid != thread->tid)
 		renumber_thread(thread, tid);
+	__builtin_memset(thread->comm, 0, sizeof(thread->comm));
 	bpf_probe_read_kernel_str(thread->comm, sizeof(thread->comm), (void *)ctx->args[1]);
 	return 0;
 }
@@ -531,7 +532,7 @@ int start_thread(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!thread)
 		return 0;
-	bpf_get_current_comm(thread->comm, sizeof(thread->comm)); /* which a new one has, too */
+	own_name(&thread->comm); /* which a new one has, too */
 	if (!SETTING(SETTING_PIDNS_INODE)) {
 		__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
 
@@ -625,7 +626,7 @@ int take_waker(struct bpf_perf_event_data *ctx)
 	if (name_sample(&walk->key)) {
 		walk->key.pid = 0;
 		walk->key.tid = 0;
-		bpf_get_current_comm(walk->key.comm, sizeof(walk->key.comm));
+		own_name(&walk->key.comm);
 	}
 	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
 	/* Of others nobody knows the mappings. */

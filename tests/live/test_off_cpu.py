@@ -256,6 +256,30 @@ def test_who_has_no_sample_has_the_name_of_its_program(folder: Path, tmp_path: P
     assert [*rows.values()] == ["sleep"]
 
 
+# As unlike in length as can be, of threads that take turns on a CPU: some kernels leave behind one what was there.
+_NAMES = ("a-very-long-nam", "middling", "ab", "x")
+_NAMED = f"""
+import threading, time
+def work(name):
+    open("/proc/thread-self/comm", "w").write(name)
+    while time.thread_time() < 0.1:
+        time.sleep(0.001)
+        sum(range(20000))
+threads = [threading.Thread(target=work, args=(name,)) for name in {_NAMES}]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+@pytest.mark.needs_bpf
+def test_threads_have_their_names_and_nothing_behind(folder: Path) -> None:
+    capture = record("--wakers", "--off-cpu=1ms", "--", sys.executable, "-c", _NAMED, folder=folder)
+    for table in ("samples", "thread_times", "wakers"):
+        names = {row["thread_name"] for row in read_table(capture.folder, table).to_pylist()}
+        assert names >= set(_NAMES) or table == "wakers", table
+        assert not [name for name in names if "\0" in name], table
+
+
 @pytest.mark.needs_bpf
 def test_who_executes_a_file_and_has_its_process_s_number_is_another_thread(build: Build, folder: Path) -> None:
     script = f"echo | {build('successor.c')} | cat"
