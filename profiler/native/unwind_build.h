@@ -66,6 +66,7 @@ struct unwind_table {
 	place_t covered;       /* rows say what holds up to here */
 	uint32_t next_bucket;  /* the first that has no number yet */
 	uint32_t next_stretch;
+	bool has_parts; /* a stretch holds within a function */
 	const struct unwind_input *input;
 	VECTOR(struct symbol) functions; /* by address; read when they are first asked for */
 	bool has_functions;

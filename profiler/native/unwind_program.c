@@ -170,9 +170,11 @@ static void end_row(struct run *run, uint64_t end, packed_rule rule)
 			add_row(run->table, install[i].place, install[i].rule);
 	}
 	run->leaves = run->leaves && (rule & 0xff) != UNWIND_CFA_FP;
-	if (end > run->end)
-		end = run->end;
-	add_row_until(run->table, place, (place_t)end, run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule);
+	rule = run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule;
+	if (run->table->has_parts)
+		add_row_until(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
+	else
+		add_row(run->table, place, rule);
 	run->before = place;
 }
 

@@ -51,6 +51,8 @@ bool open_table(struct unwind_table *table, const struct unwind_input *input)
 	table->header.segments = input->segment_count;
 	table->header.buckets = (uint32_t)buckets;
 	table->input = input;
+	for (uint32_t i = 0; i < input->stretch_count; i++)
+		table->has_parts = table->has_parts || input->stretches[i].kind == UNWIND_STRETCH_WITHIN;
 	table->covered = input->segment_count ? segment_start(&table->segments[0]) : 0;
 	PUSH(table->rules, &table->budget, NONE);
 	PUSH(table->rules, &table->budget, UNWIND_UNSUPPORTED);

@@ -68,7 +68,7 @@ _CONTEXT_START = {
 }
 # What its setcontext and swapcontext end with: the stack pointer is the other context's already, on whose stack the
 # return address is not yet, or is where a function begins. sysdeps/unix/sysv/linux/x86_64/{set,swap}context.S
-_CONTEXT_SWITCH = re.compile(rb"(?<=\x48\x8b\xa2\xa0\x00\x00\x00).{20,400}?\x31\xc0\xc3", re.DOTALL)
+_CONTEXT_SWITCH = re.compile(rb"\x48\x8b\xa2\xa0\x00\x00\x00(.{20,400}?\x31\xc0\xc3)", re.DOTALL)
 _MAKES_CONTEXTS = b"\0makecontext\0"
 _NAMES_LIBRARY = b".so"  # one that is needed, or its own
 # Behind make_fcontext of Boost.Context, to which a fiber's function returns: no call-frame information is there.
@@ -263,7 +263,7 @@ def _contexts(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
         yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), binding.CERTAIN)
         if elf.machine == EM_X86_64:
             for found in _CONTEXT_SWITCH.finditer(elf.section_data(text)):
-                start, end = text.address + found.start(), text.address + found.end()
+                start, end = text.address + found.start(1), text.address + found.end(1)
                 yield binding.Stretch(start, end, binding.Rule(UNSUPPORTED, RA_CFA, FP_SAME, 0), binding.WITHIN)
 
 
