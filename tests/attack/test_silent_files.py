@@ -153,6 +153,7 @@ def tdprof(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("silent")
 def test_a_recording_of_everything_ends_and_names_the_rest(meadow: Path, alice: User) -> None:
     work = "def the_work_of_alice():\n    while True: pass\nprint(1, flush=True)\nthe_work_of_alice()"

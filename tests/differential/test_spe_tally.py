@@ -222,6 +222,7 @@ def test_many_records_of_a_row_in_slots_of_two_layouts() -> None:
     assert some.latency_count.sum() == every.latency_count[kinds].sum()
 
 
+@pytest.mark.thorough
 def test_little_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many placements, growing tables, and counters taken away in between."""
     monkeypatch.setattr(arm_spe.tally, "_MAX_WAITING", 1 << 12)

@@ -19,6 +19,12 @@ from builders.waiting import PATIENCE_S
 from tdprof.capture.manifest import read_manifest
 from tdprof.model.profile import Profile
 
+EACH_RUNG = [
+    pytest.param([], id="bpf", marks=pytest.mark.needs_bpf),
+    pytest.param(["--no-bpf"], id="ring-buffer", marks=pytest.mark.thorough),
+]
+"""Options of a recording, for ``parametrize``: what others show of the ring buffers, too, is `thorough` there."""
+
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders.waiting import PATIENCE_S, wait_until
-from live.recording import Capture, assert_share, has_bytes, has_spooled, record, start_record
+from live.recording import EACH_RUNG, Capture, assert_share, has_bytes, has_spooled, record, start_record
 from tdprof.cli.main import cli
 from tdprof.recorder import counted_run, following, perf_event
 from tdprof.recorder.attach import AttachedEvents
@@ -85,9 +85,7 @@ def late_thread(server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) 
     return targets
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_threads_that_start_while_others_are_attached_to(
     server: subprocess.Popen[str], late_thread: list[SamplingTarget], folder: Path, options: list[str]
 ) -> None:
@@ -101,9 +99,7 @@ def test_threads_that_start_while_others_are_attached_to(
     assert not [note for note in capture.manifest["notes"] if "kept starting" in note]
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_a_process_forked_once_events_are_open_and_still_off(
     build: Build, monkeypatch: pytest.MonkeyPatch, folder: Path, options: list[str]
 ) -> None:
@@ -195,7 +191,9 @@ def test_what_keeps_the_recorder_is_no_time_without_a_counter(
 
 
 @pytest.mark.needs_bpf
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)], ids=["SIGINT", "SIGTERM"]
+)
 def test_until_a_signal(server: subprocess.Popen[str], folder: Path, number: signal.Signals) -> None:
     recorder = start_record("-F", "1999", "-p", server.pid, folder=folder)
     wait_until(lambda: has_spooled(folder), recorder)
@@ -206,7 +204,7 @@ def test_until_a_signal(server: subprocess.Popen[str], folder: Path, number: sig
     assert server.poll() is None  # what was there before is left alone
 
 
-@pytest.mark.parametrize("options", [[], ["--no-bpf"]], ids=["", "no-bpf"])
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_until_a_command_ends(server: subprocess.Popen[str], options: list[str], folder: Path) -> None:
     """As perf has it: the command is no part of what is recorded, but its end and its status are the recording's."""
     until = ["sh", "-c", "sleep 0.7; exit 3"]

@@ -199,6 +199,7 @@ def test_what_the_kernel_refuses_is_compiled_anew(cached: Path, no_compiler: Non
     assert cached.read_bytes() != good
 
 
+@pytest.mark.thorough
 def test_what_was_compiled_anew_is_kept(cached: Path) -> None:
     good = cached.read_bytes()
     rewrite(cached, struct.pack("<BBhi", 0x95, 0, 0, 0))

@@ -100,8 +100,10 @@ def test_paths_through_code_without_call_frame_information_are_true_and_said_to_
     [
         pytest.param("gcc", "-O2", (), id="bpf", marks=pytest.mark.needs_bpf),
         # By frame pointers the other library's rules lead to the bottom, too: only names are wrong then.
-        pytest.param("clang", "-O0", (), id="bpf-clang", marks=pytest.mark.needs_bpf),
-        pytest.param("gcc", "-O2", ("--no-bpf",), id="ring-buffer", marks=pytest.mark.needs_perf),
+        pytest.param("clang", "-O0", (), id="bpf-clang", marks=[pytest.mark.needs_bpf, pytest.mark.thorough]),
+        pytest.param(
+            "gcc", "-O2", ("--no-bpf",), id="ring-buffer", marks=[pytest.mark.needs_perf, pytest.mark.thorough]
+        ),
     ],
 )
 def test_libraries_that_take_each_others_place_have_no_wrong_callers(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from live.recording import Capture, record, user_function
+from live.recording import EACH_RUNG, Capture, record, user_function
 
 Build = Callable[[str], Path]
 BOTTOM = ("__libc_start_call_main", "__libc_start_main", "_start")
@@ -259,9 +259,7 @@ def test_a_fixed_period_without_bpf_has_whole_stacks_or_says_so(
         assert set(ends(capture)) <= {"frame-pointers-only", None}
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_frame_pointers_that_lead_in_a_circle_are_not_followed(build: Build, folder: Path, options: list[str]) -> None:
     """Following them would end after the most addresses that a stack has, with "main" for most of them."""
     capture = record(*options, "-F", "1999", "--", build("circle.c"), "2", folder=folder)
@@ -276,9 +274,7 @@ def test_frame_pointers_that_lead_in_a_circle_are_not_followed(build: Build, fol
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_what_is_mapped_late_is_found_where_a_guess_leads_to_it(build: Build, folder: Path, options: list[str]) -> None:
     capture = record(*options, "-F", "999", "--", build("late.c"), folder=folder)
     late = [sample for sample in capture.samples if user_function(sample) == "untold"]

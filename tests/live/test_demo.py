@@ -15,6 +15,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 README = PROJECT / "README.md"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs_perf
 def test_the_demo_leaves_what_it_says_and_finds_the_known_split(tmp_path: Path) -> None:
     if not Path("/proc/sys/kernel/perf_event_paranoid").exists():

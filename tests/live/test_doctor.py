@@ -107,6 +107,7 @@ def test_an_ordinary_user_records_through_ring_buffers_and_is_told_what_would_gi
     assert checks["bpf"]["status"] == "warn"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs_perf
 @needs_perf
 @needs_root

@@ -156,8 +156,9 @@ def fill(disk: Path) -> None:
     "options",
     [
         pytest.param(["--interval=2s"], marks=pytest.mark.needs_bpf),
-        ["--no-bpf", "--call-graph", "fp"],
-    ],  # copies would fill it at once
+        # Copies would fill it at once.
+        pytest.param(["--no-bpf", "--call-graph", "fp"], marks=pytest.mark.thorough),
+    ],
     ids=["bpf", "ring"],
 )
 def test_disk_full_while_recording(build: Build, small_disk: Path, options: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, assert_share, record, user_function
+from live.recording import EACH_RUNG, Capture, assert_share, record, user_function
 from tdprof.model.choices import GroupKind
 from tdprof.profile.groups import group_samples
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs_perf
 Build = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_every_page_fault_is_a_sample(build: Build, folder: Path, options: list[str]) -> None:
     command = [build("faults.c"), "5000", "4"]
     capture = record("-e", "page-faults", "-c", "1", *options, "--", *command, folder=folder, input="\n")
@@ -87,7 +87,7 @@ def test_user_only_sees_user_code(build: Build, folder: Path) -> None:
     "options",
     [
         pytest.param(["--sample-cpu"], id="bpf", marks=pytest.mark.needs_bpf),
-        pytest.param(["--no-bpf"], id="ring-buffer"),
+        pytest.param(["--no-bpf"], id="ring-buffer", marks=pytest.mark.thorough),
     ],
 )
 def test_samples_say_on_which_cpu_they_were_taken(options: list[str], folder: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.waiting import wait_until
-from live.recording import TDPROF, Capture, assert_share, has_bytes, record, start_record, user_function
+from live.recording import EACH_RUNG, TDPROF, Capture, assert_share, has_bytes, record, start_record, user_function
 
 pytestmark = pytest.mark.needs_perf
 
@@ -33,9 +33,7 @@ def test_processes_shorter_than_an_interval_have_their_share(build: Build, folde
     assert not [note for note in capture.manifest["notes"] if "sampling interval" in note]
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_samples_stand_for_no_more_than_is_counted(build: Build, folder: Path, options: list[str]) -> None:
     """Linux takes a thread's events off it before it takes its memory apart, a sixth of what this program costs."""
     capture = record(*options, "-e", "cpu-clock", "-F", "3999", "--", build("ends.c"), folder=folder)
@@ -61,9 +59,7 @@ def parent(build: Build) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_children_that_were_there_before(parent: subprocess.Popen[str], folder: Path, options: list[str]) -> None:
     capture = record(*options, "-F", "1999", "-p", parent.pid, "--duration", "0.5", folder=folder)
     served = capture.count(lambda sample: sample.thread)

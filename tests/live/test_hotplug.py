@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.waiting import PATIENCE_S, wait_until
-from live.recording import TDPROF, Capture, has_spooled, start_record
+from live.recording import EACH_RUNG, TDPROF, Capture, has_spooled, start_record
 from tdprof.capture.manifest import read_manifest
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
@@ -54,7 +54,7 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_a_cpu_that_comes_back_is_recorded_again(switch: Path, folder: Path, options: list[str]) -> None:
     cpu = int(switch.parent.name.removeprefix("cpu"))
     recorder = start_record("-a", "-e", "cpu-clock:u", "-c", "1000000", *options, folder=folder)

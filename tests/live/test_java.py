@@ -221,6 +221,7 @@ def test_a_method_that_is_compiled_as_it_is_sampled_is_one_function(java: Path, 
     assert sorted(rows) == sorted((name, samples[name]) for name in ways)
 
 
+@pytest.mark.thorough
 @each_jdk
 def test_a_class_that_takes_anothers_place_has_its_own_names(java: Path, classes: Path, folder: Path) -> None:
     options = ("-Xint", "-XX:+UseSerialGC", "-Xmx32m")
@@ -258,6 +259,7 @@ def test_inlined_methods_and_lines(java: Path, is_everywhere: bool, classes: Pat
         assert 31 in found["long Calls.spin(int)"]
 
 
+@pytest.mark.thorough
 @each_jdk
 def test_the_interpreter_calls_what_compares(java: Path, classes: Path, folder: Path) -> None:
     interpreted = ("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude,Compared.main")

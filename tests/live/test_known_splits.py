@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, Sample, assert_share, record, user_function
+from live.recording import EACH_RUNG, Capture, Sample, assert_share, record, user_function
 from tdprof.capture.tables import read_table
 
 pytestmark = pytest.mark.needs_perf
@@ -87,9 +87,7 @@ def test_code_loaded_after_the_start(build: Build, folder: Path) -> None:
     assert in_host + in_plugin >= 0.9 * samples.total()
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_a_library_at_the_address_of_another(build: Build, folder: Path, options: list[str]) -> None:
     """One is closed, the next one is mapped where it was, and both work within a second."""
     libraries = build("plugin.c"), build("other_plugin.c")
@@ -165,7 +163,7 @@ def test_run_time_code(build: Build, folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_maps_left")
 @pytest.mark.parametrize("names", ["dump", "map"])
-@pytest.mark.parametrize("rung", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+@pytest.mark.parametrize("rung", EACH_RUNG)
 def test_replaced_run_time_code(build: Build, tmp_path: Path, rung: list[str], names: str) -> None:
     """A dump has times, and a map is seen to grow: each sample is of what stood there when it was taken, or of either
     where that is not known."""

@@ -91,6 +91,7 @@ def test_the_same_stacks_again_and_again_are_never_lost(build: Build, folder: Pa
     assert capture.weight() == capture.total() > 4 * FAULTS
 
 
+@pytest.mark.thorough
 @pytest.mark.needs_bpf
 def test_memory_is_small_whatever_the_length(build: Build, tmp_path: Path) -> None:
     """The most memory the sampling process ever held, read by the command at its end, when all was sampled."""

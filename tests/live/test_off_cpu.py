@@ -184,6 +184,7 @@ def test_who_asks_for_the_scheduler_and_keeps_its_cpu_has_not_waited(folder: Pat
     assert waits[True] <= 5
 
 
+@pytest.mark.thorough
 @pytest.mark.needs_bpf
 def test_who_has_its_turn_before_anybody_looks_has_not_slept(build: Build, folder: Path) -> None:
     """Many that never sleep: when the recording begins most of them wait for a CPU, and some have one soon after."""

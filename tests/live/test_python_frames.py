@@ -156,6 +156,7 @@ def test_a_thread_is_found_among_hundreds(folder: Path) -> None:
     assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
 
 
+@pytest.mark.thorough
 def test_each_subinterpreter_adds_frames_to_a_stack(folder: Path) -> None:
     has_them = interpreters_with("_interpreters")
     if not has_them:

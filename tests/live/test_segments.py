@@ -83,6 +83,7 @@ def test_each_event_is_in_one_segment_and_none_is_said_to_be_lost_at_a_seam(buil
         assert abs(capture.total() - capture.weight()) <= event["counted_at_cuts"] + missing
 
 
+@pytest.mark.thorough
 def test_what_the_command_started_before_a_segment_has_its_names_in_it(build: Build, tmp_path: Path) -> None:
     command = ("sh", "-c", f"{build('split.c')} 4; :")
     run_record("--switch-output=1s", "-F", 199, "--", *command, folder=tmp_path / "segments")
@@ -128,6 +129,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 """
 
 
+@pytest.mark.thorough
 def test_a_clock_that_is_set_back_neither_disturbs_the_order_nor_loses_anything(build: Build, tmp_path: Path) -> None:
     """The clock of the recorder's process alone: another library answers when it asks."""
     (tmp_path / "clock.c").write_text(CLOCK)

@@ -13,7 +13,7 @@ import pytest
 
 from builders.waiting import PATIENCE_S, wait_until
 from live.interpreters import interpreters
-from live.recording import TDPROF, assert_share, has_spooled, record, start_record, user_function
+from live.recording import EACH_RUNG, TDPROF, assert_share, has_spooled, record, start_record, user_function
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 RUNGS = [[], pytest.param(["--no-bpf"], marks=pytest.mark.thorough)]
@@ -79,7 +79,7 @@ CHROOT = 'cp "$1" "$2/app" && until [ -s "$3" ]; do sleep 0.02; done && exec chr
     ("script", "runs_before"),
     [
         pytest.param(NAMESPACE, True, id="running in another namespace"),
-        pytest.param(NAMESPACE, False, id="started in another namespace"),
+        pytest.param(NAMESPACE, False, id="started in another namespace", marks=pytest.mark.thorough),
         # Of one that runs already /proc tells the path that we see.
         pytest.param(CHROOT, False, id="started in a chroot"),
     ],
@@ -244,9 +244,7 @@ def test_python_names_its_functions_and_their_callers_are_found(folder: Path, tm
     assert found[*names, "_start"] > 0.97 * sum(count for frames, count in found.items() if names[0] in frames)
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
-)
+@pytest.mark.parametrize("options", EACH_RUNG)
 def test_a_program_whose_path_is_no_utf8_keeps_its_names(
     build: Callable[[str], Path], folder: Path, tmp_path: Path, options: list[str]
 ) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_any_text_parses_or_raises_formula_error(text: str) -> None:
         parse_formula(text)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.sets(st.sampled_from("ABCDEFGHIJ"), min_size=1, max_size=6), min_size=1, max_size=12), st.integers(2, 9)
 )

@@ -4,6 +4,7 @@ import struct
 from typing import Literal
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -152,6 +153,7 @@ def both(
     )
 
 
+@pytest.mark.thorough
 @given(streams())
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_compiled_equals_python(stream: tuple[list[RecordLayout], Literal["little", "big"], list[bytes]]) -> None:

@@ -51,6 +51,7 @@ def test_columns_that_are_asked_for_are_read_alone(
     assert all(read[name].null_count == 2 for name in optional)
 
 
+@pytest.mark.thorough
 def test_a_bit_that_changed_is_no_other_number(tmp_path: Path) -> None:
     schema = OPTIONAL_TABLES["namespaces"]
     columns = [

@@ -167,6 +167,7 @@ def processes(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
+@pytest.mark.thorough
 def test_real_workers_over_tls_one_killed(
     tmp_path: Path, captures: Path, expected: dict[str, bytes], tls: None, processes: list[subprocess.Popen[bytes]]
 ) -> None:

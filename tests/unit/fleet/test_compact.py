@@ -103,6 +103,7 @@ def compact(store: Path) -> dict[str, int]:
     return told
 
 
+@pytest.mark.thorough
 def test_answers_stay_the_same_to_the_last_digit_from_fewer_files(
     whole: Path, together: Path, expected: list[str]
 ) -> None:

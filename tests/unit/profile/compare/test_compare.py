@@ -342,6 +342,7 @@ def topdown_pair(seed: int, codes: Sequence[Code] = EXAMPLE) -> Comparison:
     return compare(calibrated(a), calibrated(b), find_findings(a), find_findings(b))
 
 
+@pytest.mark.thorough
 def test_metrics_of_one_program_do_not_change() -> None:
     comparisons = [topdown_pair(seed) for seed in range(0, 20, 2)]
     assert [quantity.name for quantity in comparisons[0].inclusive_changes.quantities] == ["CPU_CYCLES", "INST_RETIRED"]
