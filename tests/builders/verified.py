@@ -69,6 +69,7 @@ def verified_instructions() -> dict[str, int]:
         verified["walk_first"] = _verified(first)
         os.close(first)
         sampler.walk_java()  # in the place of `walk`
+        sampler.name_java()
         assert "java" in sampler._programs, sampler.notes  # which say what the kernel refused
         of_java = {"walk_java": "walk", "java": "java"}
         return verified | {name: _verified(sampler._programs[program]) for name, program in of_java.items()}

@@ -129,6 +129,7 @@ def test_a_jvm_has_one_walk_loaded_for_its_code_and_its_table(cached: Path, monk
         sampler.await_walk()
         for _ in range(2):
             sampler.walk_java()
+        sampler.name_java()
         assert sampler.arrays
         assert sampler.arrays.make_room(157_000, 68_000)  # of the largest libjvm.so that was seen
         assert not sampler.notes
@@ -148,6 +149,7 @@ def test_where_the_kernel_refuses_java_there_is_room_all_the_same(
     with load() as sampler:
         sampler.await_walk()
         sampler.walk_java()
+        sampler.name_java()
         assert sampler.notes == ["Java frames are walked along frame pointers only: walk_java: too many instructions"]
         assert sampler.arrays
         assert sampler.arrays.make_room(157_000, 68_000)

@@ -3,6 +3,7 @@
 In a thread of its own: the files are others' and may lie in a file system that does not answer.
 """
 
+import bisect
 import contextlib
 import ctypes
 import errno
@@ -37,10 +38,11 @@ from tdprof.values import dataclass
 
 _MOST_HEAPS = 256  # MOST_CODE_HEAPS
 _MOST_WAITING = 256
-# A JVM needs hundredths of a second to be so far, on a busy machine seconds.
-_AGAIN_S, _MOST_TRIES = 0.05, 200
+# A JVM needs hundredths of a second to be so far, on a busy machine seconds: it is tried again after a tenth of the
+# time that it has taken, within these bounds.
+_AGAIN_S, _LATER_S, _MOST_TRIES = 0.005, 0.05, 225  # 10 s
 # Before its library is linked it describes nothing, or is in no memory: so often that is no answer.
-_TRIES_UNLINKED = 20
+_TRIES_UNLINKED = 45  # 1 s
 _NOT_NOW = (errno.EFAULT, errno.EIO, errno.ETIMEDOUT)
 # A program that has read where a process's heaps are may still read there for that long.
 _GRACE_S = 0.5
@@ -61,6 +63,7 @@ class _Question:
     library: _Library
     file: HotSpotLibrary
     shift: int  # from the file's ELF addresses to the process's
+    since_s: float
     tries: int = 0
     jvm: HotSpot | None = None  # once it has described itself, which does not change
 
@@ -77,12 +80,14 @@ class CodeHeaps:
 
     Args:
         map_fd: the programs' map of them.
-        begin: called before the first process's heaps can be taken, by who calls `look` or `prepare`.
+        walk: has the programs walk by heaps; called before the first process's can be taken, by who calls `look` or
+            `prepare`.
+        name: has them name what is interpreted; called by who calls `prepare` or `name_interpreted`.
     """
 
-    def __init__(self, map_fd: int, begin: Callable[[], object]) -> None:
+    def __init__(self, map_fd: int, walk: Callable[[], object], name: Callable[[], object]) -> None:
         self._map = map_fd
-        self._begin: Callable[[], object] | None = begin
+        self._to_load = deque((walk, name))  # each takes tenths of a second
         self._waiting: queue.Queue[tuple[_Library, int] | None] = queue.Queue(_MOST_WAITING)
         self._known: dict[int, _Known] = {}
         self._free = deque((0.0, number) for number in range(_MOST_HEAPS))  # since when, the first that came free first
@@ -98,10 +103,20 @@ class CodeHeaps:
         return self._event
 
     def prepare(self) -> None:
-        """A JVM is about to start: have the kernel's side ready, which takes tenths of a second."""
-        if self._begin:
-            self._begin()
-            self._begin = None
+        """A JVM is about to start: have the kernel's side ready."""
+        self._load(2)
+
+    def name_interpreted(self) -> None:
+        """Have what is interpreted named where heaps were found: once they are told of, since stacks are whole then."""
+        with self._lock:
+            is_found = any(known.heaps for known in self._known.values())
+        if is_found:
+            self._load(2)
+
+    def _load(self, programs: int) -> None:
+        """Have the first so many programs in the kernel."""
+        while len(self._to_load) > 2 - programs:
+            self._to_load.popleft()()
 
     def wanted(self, pid: int, lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
         """The JVM's library among what a process has mapped, unless it is known; forgets what is there no more."""
@@ -127,7 +142,7 @@ class CodeHeaps:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
-        self.prepare()  # beside that
+        self._load(1)  # beside that
 
     def await_tried(self, patience_s: float) -> None:
         """Wait until what was to be looked into was once, or so long."""
@@ -175,14 +190,14 @@ class CodeHeaps:
             self._event = -1
 
     def _run(self) -> None:
-        again: deque[tuple[float, _Question]] = deque()  # when, ascending: one that is not ready holds up no other
+        again: list[tuple[float, _Question]] = []  # when, ascending: one that is not ready holds up no other
         with contextlib.closing(self._memory):
             while True:
                 question: _Question | None
                 try:
                     item = self._waiting.get(timeout=max(0.0, again[0][0] - time.monotonic()) if again else None)
                 except queue.Empty:
-                    question = again.popleft()[1]
+                    question = again.pop(0)[1]
                 else:
                     if item is None:
                         return
@@ -191,7 +206,9 @@ class CodeHeaps:
                         self._note_tried(item[0].pid)
                         continue
                 if self._is_to_be_tried_again(question) and len(again) < _MOST_WAITING:
-                    again.append((time.monotonic() + _AGAIN_S, question))
+                    now = time.monotonic()
+                    pause = min(max(_AGAIN_S, (now - question.since_s) / 10), _LATER_S)
+                    bisect.insort(again, (now + pause, question), key=lambda each: each[0])
                 else:
                     self._note_tried(question.library.pid)
                 del question  # with all that a JVM says of itself, until the next one comes
@@ -239,7 +256,7 @@ class CodeHeaps:
 def _opened(library: _Library, fd: int) -> _Question | None:
     """What is to be asked of a library by this ``O_PATH`` descriptor, which is closed; None: it is no JVM's."""
     try:
-        return _Question(library, *open_library(fd, library.start, library.file_offset))
+        return _Question(library, *open_library(fd, library.start, library.file_offset), time.monotonic())
     except (OSError, ElfError, NotKnownError):
         return None
     finally:

@@ -225,6 +225,8 @@ class Unwinding:
         if self._heaps:
             self._heaps.await_tried(_PREPARATION_S)
         self.add_processes(pids)
+        if self._heaps:
+            self._heaps.name_interpreted()
 
     def add_processes(self, pids: Iterable[int]) -> None:
         """Publish what processes have mapped now; those that end meanwhile are left out."""
@@ -265,6 +267,8 @@ class Unwinding:
         for pid in told:
             self._refresh(pid)
         self._start_batch()
+        if self._heaps:
+            self._heaps.name_interpreted()
 
     def tick(self) -> None:
         """From time to time: let those ask again for whom there was nothing new, and give up files that hold us up.
@@ -559,7 +563,7 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     if sampler.arrays is None:
         return None
     python = PythonProcesses(sampler.python) if sampler.python and has_interpreted else None
-    heaps = CodeHeaps(sampler.code_heaps_fd, sampler.walk_java) if has_interpreted else None
+    heaps = CodeHeaps(sampler.code_heaps_fd, sampler.walk_java, sampler.name_java) if has_interpreted else None
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python, heaps)
 
 

@@ -45,14 +45,16 @@ def look(
     monkeypatch: pytest.MonkeyPatch,
     jvm: Jvm,
     again_s: float = 0.001,
-    begin: Callable[[], object] = lambda: None,
+    walk: Callable[[], object] = lambda: None,
+    name: Callable[[], object] = lambda: None,
     make: Callable[..., Jvm] | None = None,
 ) -> CodeHeaps:
     monkeypatch.setattr(HotSpotLibrary, "of", lambda elf: HotSpotLibrary(elf.content, (), {}))
     monkeypatch.setattr(code_heaps, "HotSpot", make or (lambda library, shift, read: jvm))
     monkeypatch.setattr(code_heaps, "map_element", jvm.set_element)
-    monkeypatch.setattr(code_heaps, "_AGAIN_S", again_s)
-    heaps = CodeHeaps(MAP_FD, begin)
+    for pause in ("_AGAIN_S", "_LATER_S"):
+        monkeypatch.setattr(code_heaps, pause, again_s)
+    heaps = CodeHeaps(MAP_FD, walk, name)
     assert heaps.wanted(5, [LINE]) == LINE
     heaps.look(5, LINE, os.open(PROGRAM, os.O_PATH))
     return heaps
@@ -107,8 +109,24 @@ def test_a_jvm_that_is_about_to_start_is_asked_again(monkeypatch: pytest.MonkeyP
 
 def test_the_kernel_is_made_ready_beside_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     jvm = Jvm((0x1000, 0x2000))
-    heaps = look(monkeypatch, jvm, begin=lambda: wait_until(lambda: bool(jvm.told)))
+    heaps = look(monkeypatch, jvm, walk=lambda: wait_until(lambda: bool(jvm.told)))
     wait_until(lambda: heaps.take_found() == {5})
+    heaps.close()
+
+
+def test_what_is_interpreted_is_named_once_heaps_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks are whole from then on, and to load what names takes as long again."""
+    done: list[str] = []
+    monkeypatch.setattr(code_heaps, "_MOST_TRIES", 1 << 30)
+    jvm = Jvm((0x1000, 0x2000), questions=1 << 30)
+    heaps = look(monkeypatch, jvm, walk=lambda: done.append("walk"), name=lambda: done.append("name"))
+    heaps.name_interpreted()
+    assert done == ["walk"]
+    jvm.questions = 0
+    wait_until(lambda: heaps.take_found() == {5})
+    for _ in range(2):
+        heaps.name_interpreted()
+    assert done == ["walk", "name"]
     heaps.close()
 
 

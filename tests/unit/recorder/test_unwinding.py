@@ -112,13 +112,13 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_walks_javas_frames_is_ready_before_a_jvm_is_mapped(arrays: Arrays, tmp_path: Path) -> None:
     """Its load takes tenths of a second, on a busy machine seconds."""
     begun: list[str] = []
-    heaps = CodeHeaps(-1, lambda: begun.append("JVM"))
+    heaps = CodeHeaps(-1, lambda: begun.append("walk"), lambda: begun.append("name"))
     with unwinding.Unwinding(cast(Any, arrays), None, tables.TableCache(None), heaps=heaps) as recorder:
         recorder.prepare_files([tmp_path / "libc.so.6"])
         assert begun == []
         recorder.prepare_files([tmp_path / "libjvm.so"])
         recorder.prepare_files([tmp_path / "libjvm.so"])
-        assert begun == ["JVM"]
+        assert begun == ["walk", "name"]
 
 
 def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ class BpfSampler:
             self._take_copies()
 
     def walk_java(self) -> None:
-        """Have the programs walk what JVMs have compiled, and name what they interpret, if the kernel lets them."""
+        """Have the programs walk what JVMs run, if the kernel lets them."""
         self.await_walk()
         if self._walk_name == "walk_java" or self.arrays is None:
             return
@@ -295,24 +295,28 @@ class BpfSampler:
             self._use_maps(create_maps(self._object, JAVA_WALK_MAPS))
         # Where the JVM's table will need larger arrays: in one go, since each load takes tenths of a second.
         self.arrays.make_room(*_ROWS_AND_BUCKETS_OF_A_JVM)
-        if self._walk_name != self._next_walk and not self._replace_walk():
+        if self._walk_name != self._next_walk:
+            self._replace_walk()
+
+    def name_java(self) -> None:
+        """Have the programs name what JVMs interpret, where they walk it, if the kernel lets them."""
+        if self._walk_name != "walk_java":
             return
         made = self._load_more(JAVA_MAPS, ("java",), "interpreted Java methods have no names", self._take_copies_until)
         if made is not None:
             self._java = JavaWalk(made)
             self._closing.callback(self._java.close)
 
-    def _replace_walk(self) -> bool:
-        """Have another program walk, which reads the same maps; False: the kernel refuses it."""
+    def _replace_walk(self) -> None:
+        """Have another program walk, which reads the same maps, if the kernel lets it."""
         walks: list[int] = []
         if refusal := self._load_other_walks(self._next_walk, self._maps, walks):
             close_all(walks)
             self._next_walk = self._walk_name
             self.notes.append(f"Java frames are walked along frame pointers only: {refusal}")
-            return False
+            return
         self._walk_name = self._next_walk
         close_all(filter(None, [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]))
-        return True
 
     def _take_copies(self) -> None:
         """Make room in their ring, if that is due; unlike a drain this waits for no program to end."""
