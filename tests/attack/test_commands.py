@@ -116,6 +116,7 @@ def test_an_older_capture_does_not_lead_away(meadow: Path, mallory: User, treasu
     assert not list(treasure.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_secret_put_over_a_perf_map_or_a_dump_stays_one(meadow: Path, mallory: User, secret: Path) -> None:
     home = mallory.folder(meadow / "home")
     words = (COVER_AND_WORK, secret, "/tmp/perf-{}.map", home / "jit-{}.dump")
@@ -147,6 +148,7 @@ def test_a_mapped_file_of_endless_notes_does_not_stop_a_recording(meadow: Path, 
     assert recorder.returncode == 0, said
 
 
+@pytest.mark.thorough
 def test_a_program_that_its_owner_cuts_short_ends_no_command(meadow: Path, mallory: User) -> None:
     home = mallory.folder(meadow / "home")
     path = home / "program"

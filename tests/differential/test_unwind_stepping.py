@@ -22,7 +22,7 @@ pytestmark = [
 # Whose prologues and epilogues are among those of the others.
 ALIKE = (
     *("gcc -O0", "gcc -O2", "gcc -O2, bound at once", "gcc -Os, frame pointers"),
-    *("gcc -O3, no frame pointers", "aarch64, clang -O0"),
+    *("gcc -O3, no frame pointers", "aarch64, clang -O0", "gcc -O2 -static"),
 )
 
 

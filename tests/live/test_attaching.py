@@ -56,6 +56,7 @@ def test_a_process_for_a_duration(server: subprocess.Popen[str], folder: Path) -
     assert capture.profile.duration_ns >= 0.65e9
 
 
+@pytest.mark.thorough
 def test_without_bpf(server: subprocess.Popen[str], folder: Path) -> None:
     capture = record("--no-bpf", "-F", "1999", "-p", server.pid, "--duration", "0.7", folder=folder)
     assert_both_threads(capture, server.pid)

@@ -83,6 +83,7 @@ def rewrite(path: Path, code: bytes) -> None:
     path.write_bytes(f"{zlib.crc32(body):08x}\n".encode() + body)
 
 
+@pytest.mark.thorough
 def test_the_second_load_needs_no_compiler(cached: Path, no_compiler: None) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     with load() as sampler:

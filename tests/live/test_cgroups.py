@@ -108,7 +108,7 @@ def stop(recorder: "subprocess.Popen[str]") -> None:
     ("group", "options"),
     [
         pytest.param("v2", [], id="v2", marks=pytest.mark.needs_bpf),
-        pytest.param("perf", ["--no-bpf"], id="ring-buffer"),
+        pytest.param("perf", ["--no-bpf"], id="ring-buffer", marks=pytest.mark.thorough),
         pytest.param("v1", [], id="v1", marks=[pytest.mark.needs_bpf, pytest.mark.thorough]),
     ],
     indirect=["group"],

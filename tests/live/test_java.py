@@ -103,6 +103,7 @@ def test_a_command_is_asked_while_it_runs(classes: Path, folder: Path) -> None:
     assert found[HEAVY] > 0
 
 
+@pytest.mark.thorough
 def test_what_was_compiled_last_has_names_though_the_command_ends(classes: Path, folder: Path) -> None:
     # One method after the other, each of which is hot for a while: a map that was asked for has none of the last.
     result = run_record("--", "java", *OPTIONS, "-cp", classes, "Phases", "2", folder=folder)
@@ -118,6 +119,7 @@ def test_what_was_compiled_last_has_names_though_the_command_ends(classes: Path,
 
 
 # So no other recording of the whole machine may leave its names meanwhile; whoever asks all the same is told.
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [("-XX:+DisableAttachMechanism",)], ids=["asked-in-vain"], indirect=True)
 def test_nobody_is_asked_where_that_is_not_wanted(program: tuple[subprocess.Popen[str], bool], folder: Path) -> None:
     process, _ = program
@@ -198,6 +200,7 @@ def test_a_method_is_one_function_whether_it_was_compiled_yet(classes: Path, fol
     assert all(each.file[each.name.index(HEAVY)] == "Split.java" for each in functions)
 
 
+@pytest.mark.thorough
 @each_jdk
 def test_a_method_that_is_compiled_as_it_is_sampled_is_one_function(java: Path, classes: Path, folder: Path) -> None:
     """Each of Phases is interpreted 1,500 times before; C1 has no code of its own where it compiles it."""

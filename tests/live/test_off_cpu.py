@@ -160,6 +160,7 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.needs_bpf
 def test_who_asks_for_the_scheduler_and_keeps_its_cpu_has_not_waited(folder: Path) -> None:
     """Nobody else has this thread's priority; when it asks it has run since before the programs could see it."""

@@ -126,6 +126,7 @@ def test_reports_come_from_sums_where_they_can(compacted: Path, expected: list[s
     assert tdprof("fleet", "report", compacted, *QUESTIONS[2]).status == 1
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_in_whatever_order_and_pieces(tmp_path: Path, together: Path) -> None:
     mixed = list(ALL)
     random.Random(3).shuffle(mixed)
