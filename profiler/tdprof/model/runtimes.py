@@ -43,6 +43,7 @@ class Runtime:
         return self.to_start or self.to_write_a_map
 
 
+_V8_WAS_TOLD = re.compile(r"--(perf-basic-prof|perf-prof)")
 RUNTIMES = (
     Runtime(
         JAVA_LANGUAGE,
@@ -57,7 +58,7 @@ RUNTIMES = (
         True,
         re.compile(r"node(js)?|libnode\.so.*"),
         "node --perf-basic-prof",
-        re.compile(r"--(perf-basic-prof|perf-prof)"),
+        _V8_WAS_TOLD,
         name="Node",
     ),
     Runtime(
@@ -65,7 +66,7 @@ RUNTIMES = (
         True,
         re.compile(r"deno"),
         "deno --v8-flags=--perf-basic-prof",
-        re.compile(r"--(perf-basic-prof|perf-prof)"),
+        _V8_WAS_TOLD,
         name="Deno",
     ),
     Runtime(

@@ -97,7 +97,7 @@ def analyse(
 
 
 _USUAL_PAGE_BYTES = 4096
-_FIRST_WORD_OF_KERNEL = np.uint64(1 << 60)
+_WORD_BYTES = 8
 # A row takes a kilobyte and a half while what was counted is made of it.
 _ROWS_AT_ONCE = 1 << 14
 
@@ -291,8 +291,8 @@ def _sharing(words: WordUse, owners: MemoryOwners, lines: U64) -> list[str]:
     """
     is_told = words.tid != NO_TID
     words = WordUse(words.word[is_told], words.tid[is_told], words.cpu[is_told], words.is_store[is_told])
-    memory = owners.of(words.tid, words.word >= _FIRST_WORD_OF_KERNEL)
-    in_line = np.uint64(LINE_BYTES // 8)
+    memory = owners.of(words.tid, words.word, _WORD_BYTES)
+    in_line = np.uint64(LINE_BYTES // _WORD_BYTES)
     shared_lines = _touched_by_several(words.word // in_line, memory, words)
     shared_words = _touched_by_several(words.word, memory, words) // in_line
     how = dict.fromkeys(shared_lines.tolist(), "false") | dict.fromkeys(shared_words.tolist(), "true")

@@ -8,14 +8,13 @@ from enum import Enum
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arm_spe.groups import GroupTable
 from arm_spe.tallied import NO_ROW
 from arm_spe.tally import NOTHING, OTHERS
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
-from tdprof.model.addresses import MappedFile
+from tdprof.model.addresses import KERNEL_ADDRESS, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, group_of_row, group_rows
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import NO_TID
@@ -109,10 +108,15 @@ class MemoryOwners:
     def __init__(self, pids: Callable[[U64], U32] | None) -> None:
         self._pids = pids
 
-    def of(self, tids: U64, is_kernel: NDArray[np.bool_]) -> U64:
-        """uint64[n]: a number for each memory: of the process, or the kernel's, which all threads share."""
+    def of(self, tids: U64, blocks: U64, block_bytes: int) -> U64:
+        """uint64[n]: a number for each memory: of the process, or the kernel's, which all threads share.
+
+        Args:
+            tids: uint64[n], who touched it.
+            blocks: uint64[n], the numbers of the blocks of so many bytes that the addresses are in.
+        """
         owners = np.zeros(len(tids), np.uint64) if self._pids is None else self._pids(tids).astype(np.uint64)
-        owners[is_kernel] = KERNEL_MEMORY
+        owners[blocks >= KERNEL_ADDRESS // np.uint64(block_bytes)] = KERNEL_MEMORY
         return owners
 
 
@@ -127,7 +131,6 @@ class BlockRows:
     def __init__(self, block_bytes: int, owners: MemoryOwners) -> None:
         self._block_bytes = block_bytes
         self._owners = owners
-        self._first_of_kernel = np.uint64(1 << 63) // np.uint64(block_bytes)
         self._blocks = GroupTable()
         self._memories = GroupTable()  # of each row's block, in each process
         self._users = [np.zeros(0, np.uint32)]  # the memory of each thread that touched it
@@ -139,7 +142,7 @@ class BlockRows:
         numbers = first[has_address]
         rows[has_address] = self._blocks.number(numbers, np.zeros_like(numbers))
         is_told = has_address & (second != NO_TID)
-        owners = self._owners.of(second[is_told], first[is_told] >= self._first_of_kernel)
+        owners = self._owners.of(second[is_told], first[is_told], self._block_bytes)
         self._users.append(self._memories.number(rows[is_told].astype(np.uint64), owners))
         return rows
 

@@ -19,6 +19,7 @@ from tdprof.linux.clocks import is_older
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.code_dumps import DUMP_NAME
 from tdprof.recorder.foreign_files import CopyBudget, copy_file, open_below
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
 _MOST_BYTES_OF_CODE = 1 << 30
 _COPY_PATIENCE_S = 60.0
-_JITDUMP = re.compile(r"/jit-\d+(-\d+)?\.dump$")  # JavaScriptCore's names have the thread's number, too
+_JITDUMP = re.compile(f"{DUMP_NAME}$")
 _JITDUMP_START = re.compile(rb"DTiJ|JiTD")
 _PERF_MAP_START = re.compile(rb"(?:0x)?[0-9a-fA-F]{1,16} (?:0x)?[0-9a-fA-F]{1,16} [^\0-\x1f]")
 _START_BYTES = 64

@@ -13,7 +13,9 @@ _MOST_RECORDS = 1 << 18  # of a dump: half a second of the reading thread's time
 # PERF_RECORD_MMAP2 of user space, with or without a build-id; its path stands behind 72 bytes, and ends it.
 _MMAP = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
 _SIZE_AND_PID, _PATH = struct.Struct("<HI"), 72
-_DUMP_NAME = re.compile(rb"/jit-\d+(-\d+)?\.dump")
+DUMP_NAME = r"/jit-\d+(-\d+)?\.dump"
+"""How a dump's path ends; JavaScriptCore's names have the thread's number, too."""
+_DUMP_NAME = re.compile(DUMP_NAME.encode())
 # The dump's format: see tdprof.symbolize.jitdump.
 _FILE_HEADER, _MAGIC = struct.Struct("<III"), 0x4A695444
 _RECORD, _LONGEST_NAME = struct.Struct("<II8x"), 256
