@@ -21,19 +21,19 @@ STORE_MARKER = "tdprof-store.json"
 _MOST_NEIGHBOURS = 1000  # of a name that is typed wrong
 
 
-def near_folder(path: Path, holds: str) -> Path | None:
+def near_folder(path: Path, *holds: str) -> Path | None:
     """The folder beside it that was probably meant.
 
     Args:
         path: what was named, and is not there.
-        holds: a file that such a folder has.
+        holds: patterns of files, such a folder has one of them.
     """
     from difflib import get_close_matches  # only now: most names are typed right
 
     with contextlib.suppress(OSError):
         beside = [each.name for each in itertools.islice(path.parent.iterdir(), _MOST_NEIGHBOURS)]
         for name in get_close_matches(path.name, beside):
-            if (path.parent / name / holds).is_file():
+            if any(file.is_file() for pattern in holds for file in (path.parent / name).glob(pattern)):
                 return path.parent / name
     return None
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.files import MANIFEST_FILE, near_folder
 from tdprof.capture.manifest import MOST_MANIFEST_BYTES, Manifest, read_manifest
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
@@ -59,7 +59,9 @@ def _captures_in(folder: Path) -> list[str] | None:
     if (folder / MANIFEST_FILE).exists():
         return [str(folder.absolute())]
     if not folder.exists():
-        raise TdprofError(f"nothing is at {folder}, so nothing was added", hint=_HINT)
+        near = near_folder(folder, MANIFEST_FILE, f"*/{MANIFEST_FILE}")
+        hint = f"did you mean {near}?" if near else _HINT
+        raise TdprofError(f"nothing is at {folder}, so nothing was added", hint=hint)
     with contextlib.suppress(OSError):
         # Looked up first: what has its tables by then has them afterwards.
         is_recorded = _is_recorders(folder)

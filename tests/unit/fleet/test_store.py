@@ -315,6 +315,15 @@ def test_a_store_whose_name_is_typed_wrong_has_the_right_one_as_hint(tmp_path: P
     assert result.error.hint == f"{tmp_path / 'prod'}, which is one"
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("capture", "captures"), ("captures/aa.capture", "captures/a.capture")])
+def test_captures_whose_name_is_typed_wrong_have_the_right_one_as_hint(
+    tmp_path: Path, captures: list[Path], typed: str, meant: str
+) -> None:
+    result = tdprof("fleet", "add", tmp_path / "store", captures[0], tmp_path / typed)
+    assert isinstance(result.error, TdprofError)
+    assert result.error.hint == f"did you mean {tmp_path / meant}?"
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_hosts_are_parts_of_paths_and_no_more(tmp_path: Path, name: str) -> None:
     part = path_part(name)
