@@ -64,14 +64,23 @@ KEPT = (
     Case("one group, steady program", Program(CODES), ONE_GROUP),
     # Long enough for the narrowest intervals, which a bias would show in first.
     Case("one group, steady program, 30 s", Program(CODES), replace(ONE_GROUP, seconds=30)),
-    Case("one group, periods that vary by half", Program(CODES), replace(ONE_GROUP, weight_spread=0.5)),
+    Case(
+        "one group, first periods of 0.3 s five times as long",
+        Program(CODES),
+        replace(ONE_GROUP, first_seconds=0.3, first_factor=5),
+    ),
+    Case(
+        "one group, visits of 50 ms, 199 Hz, 30 s",
+        Program(CODES, visit_us=50_000),
+        replace(ONE_GROUP, seconds=30, rate_hz=199),
+    ),
     Case("three groups in turns, steady program", Program(CODES), TURNS),
     Case("three groups, phases of 20 ms", Program(CODES, SECOND, 20), TURNS),
     Case("three groups, phases of 1 s", Program(CODES, SECOND, 1000), TURNS),
 )
 # What breaks them, or leaves them wider than need be.
 BROKEN = (
-    Case("visits longer than sampling periods (5 ms)", Program(CODES, visit_us=5000), ONE_GROUP),
+    Case("visits longer than sampling periods (5 ms), 4 s", Program(CODES, visit_us=5000), ONE_GROUP),
     Case(
         "visits of 2 µs, skid of 300 cycles", Program(CODES, visit_us=2), replace(ONE_GROUP, skid_cycles=300, seconds=1)
     ),

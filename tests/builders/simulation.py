@@ -55,7 +55,8 @@ class Recording:
         rate_hz: samples of each event for each second that its group runs.
         window_ms: how long a group has the counters before the next one's turn.
         skid_cycles: from an overflow to the sampled instruction.
-        weight_spread: relative spread of the periods, as where the kernel adapts them to a frequency; 0: fixed.
+        first_seconds: after how long the periods are corrected.
+        first_factor: how many times as long they are until then.
     """
 
     metrics: Sequence[str]
@@ -64,7 +65,8 @@ class Recording:
     counters: int = 6
     window_ms: float = 4.0
     skid_cycles: float = 0.0
-    weight_spread: float = 0.0
+    first_seconds: float = 0.0
+    first_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -189,18 +191,18 @@ def _sample(
     total = counted.sum()
     period = max(1, round(total / max(1.0, cycles.sum() / CYCLES_PER_SECOND * recording.rate_hz)))
     weights = np.full(int(total / period * 1.1) + 10, float(period))
-    if recording.weight_spread:
-        weights *= random.lognormal(0, recording.weight_spread, len(weights))
-    at = np.cumsum(weights) - weights[0] * random.random()
     until = np.cumsum(counted)
+    if recording.first_seconds:
+        counted_then = np.interp(recording.first_seconds * CYCLES_PER_SECOND, path.end[running], until)
+        weights[: int(counted_then / period / recording.first_factor)] *= recording.first_factor
+    at = np.cumsum(weights) - weights[0] * random.random()
     at, weights = at[at < until[-1]], weights[: np.count_nonzero(at < until[-1])]
     segment = np.searchsorted(until, at)
     # Within a segment events come evenly.
     time = path.end[running][segment] - (until[segment] - at) / counted[segment] * cycles[segment]
     landed = np.minimum(np.searchsorted(path.end, time + recording.skid_cycles), len(path.end) - 1)
     interval = (time / CYCLES_PER_SECOND / DRAIN_SECONDS).astype(np.int64)
-    frequency = round(recording.rate_hz) if recording.weight_spread else 0
-    info = EventInfo(name, Unit.COUNT, 0 if frequency else period, frequency, round(total))
+    info = EventInfo(name, Unit.COUNT, 0, round(recording.rate_hz), round(total))
     return info, (interval, path.code[landed], np.rint(weights))
 
 

@@ -73,13 +73,7 @@ def attribute_metrics(whole: Profile, catalog: Catalog, part: Profile | None = N
         line=lines.line[kept_lines],
         lines=_table_of_some(plans, entries, (lines.leaf, all_stacks), kept_lines, len(lines)),
         call_paths=_call_paths(profile, plans, entries, cycles),
-        recorded=RecordedSamples(
-            profile.samples.event,
-            profile.samples.weight,
-            of_whole,
-            [event.frequency_hz > 0 for event in whole.events],
-            threads,
-        ),
+        recorded=RecordedSamples(profile.samples.event, profile.samples.weight, of_whole, threads),
     )
 
 

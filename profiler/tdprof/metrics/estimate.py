@@ -19,7 +19,9 @@ from tdprof.profile.statistics import (
     MIN_SAMPLES,
     MINOR_VARIANCE,
     NEARLY_ALL,
+    OF_LESS_SCATTER,
     ROUNDING,
+    SCATTER_FREEDOM,
     SEEN_WHOLE,
     UNSEEN_SAMPLES,
     Z_95,
@@ -41,12 +43,14 @@ class _Term:
         value, variance: float64[n]; the variance is that of sampling.
         unseen: float64[n], where no sample was seen: how many events there may have been for all that; else zero.
         samples: float64[n].
+        each: what a sample stands for.
     """
 
     value: F64
     variance: F64
     unseen: F64
     samples: F64
+    each: float = 0.0
 
 
 def metric_table(plans: Sequence[MetricPlan], code: CodeSamples, *, is_exact: bool = False) -> MetricTable:
@@ -106,7 +110,8 @@ def _term(count: EventCount, sums: Sequence[EventSums], *, is_exact: bool) -> _T
     unseen = UNSEEN_SAMPLES * mean * count.scale
     if count.total is not None:
         unseen = min(unseen, count.total)
-    return _Term(weight * count.scale, variance * count.scale**2, np.where(samples == 0, unseen, 0.0), samples)
+    unseen_here = np.where(samples == 0, unseen, 0.0)
+    return _Term(weight * count.scale, variance * count.scale**2, unseen_here, samples, mean * count.scale)
 
 
 def _estimate(
@@ -121,43 +126,76 @@ def _estimate(
         matters = doubt[name] >= MINOR_VARIANCE * variance
         scarcest = np.where(matters, np.minimum(scarcest, each.samples), scarcest)
     samples = np.where(np.isfinite(scarcest), scarcest, 0).astype(np.uint64)
+    scatter = _scatter(plan, gradient, np.isfinite(variance) & (is_exact or samples >= MIN_SAMPLES), sums)
+    if not is_exact:
+        variance = _of_even_samples(variance, scatter, terms, gradient)
     half_width = np.asarray(Z_95 * np.sqrt(variance))
     if plan.seen < SEEN_WHOLE:
-        half_width = _with_multiplexing(plan, gradient, variance, samples, sums, is_exact=is_exact)
+        half_width = _with_multiplexing(1.0 - plan.seen, variance, scatter, is_exact=is_exact)
     # The sum of an exact metric's parts is zero but for rounding.
     return value, np.where(half_width < ROUNDING * np.abs(value), 0.0, half_width), samples
 
 
-def _with_multiplexing(
-    plan: MetricPlan,
-    gradient: Mapping[str, F64],
-    sampling: F64,
-    samples: U64,
-    sums: Mapping[int, EventSums],
-    *,
-    is_exact: bool,
-) -> F64:
-    """Half of the 95 % interval, with the variance of the windows in which other groups had the counters.
+@dataclass(frozen=True, slots=True)
+class _Scatter:
+    """How what an interval of recording adds to a metric scatters, in each of n pieces of code.
 
     What an interval adds to the metric is, to first order, the sum of what it adds to the counts, times the gradient.
-    Over all intervals that sums to zero for a ratio; how far its parts scatter beyond sampling is what the choice of
-    windows does. Windows that were seen are free of it, hence the factor of unseen time (finite population correction).
+    Over all intervals that sums to zero for a ratio.
 
-    Of a row with nearly all samples sampling leaves next to no doubt, so that the choice of windows is all there is:
-    its scatter then counts whether or not it stands out, which with few intervals is chance.
+    Attributes:
+        between, freedom: float64[n], variance of the metric by that scatter, and its degrees of freedom; NaN where it
+            is not looked at.
+        independent: float64[n], variance by sampling if the totals were not known; zero where it is not looked at.
     """
-    n = len(sampling)
-    chosen = np.flatnonzero(np.isfinite(sampling) & (is_exact or samples >= MIN_SAMPLES))
+
+    between: F64
+    freedom: F64
+    independent: F64
+
+
+def _scatter(
+    plan: MetricPlan, gradient: Mapping[str, F64], is_chosen: NDArray[np.bool_], sums: Mapping[int, EventSums]
+) -> _Scatter:
+    n, chosen = len(is_chosen), np.flatnonzero(is_chosen)
     parts = np.zeros((len(chosen), sums[plan.events[0]].weight.shape[1]))
-    independent = np.zeros(len(chosen))  # the variance if the totals were not known
+    of_chosen = np.zeros(len(chosen))
     for name, count in plan.counts.items():
         factor = gradient[name][chosen] * count.scale
         for event in count.rows:
             parts += factor[:, None] * sums[event].weight[chosen]
-            independent += factor**2 * sums[event].squares[chosen]
-    between, freedom = np.full(n, np.nan), np.full(n, np.nan)
+            of_chosen += factor**2 * sums[event].squares[chosen]
+    between, freedom, independent = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n)
     between[chosen], freedom[chosen] = variance_between(parts)
-    unseen_time = 1.0 - plan.seen
+    independent[chosen] = of_chosen
+    return _Scatter(between, freedom, independent)
+
+
+def _of_even_samples(sampling: F64, scatter: _Scatter, terms: Mapping[str, _Term], gradient: Mapping[str, F64]) -> F64:
+    """The variance of sampling, of code that was sampled evenly and not by chance.
+
+    Which visit a fixed period ends in is chance where visits are short against it: samples are then independent. Code
+    that stays has one after each period, and only its ends are in doubt. Visits of exponential length v, to pieces of
+    code that are drawn anew each time, and a period P leave coth(P / 2v) - 2v / P of the variance of independent
+    samples (systematic samples where correlation falls exponentially, after Cochran 1946). Nobody knows v, but what is
+    left is in the scatter between intervals, whatever it comes from. That counts where it is less, and there are enough
+    intervals to tell; no count is known better than to a sample.
+    """
+    least = np.sum([(gradient[name] * each.each) ** 2 for name, each in terms.items()], axis=0)
+    told = (OF_LESS_SCATTER * student_95(scatter.freedom) / Z_95) ** 2 * scatter.between
+    return np.where(scatter.freedom >= SCATTER_FREEDOM, np.minimum(sampling, np.maximum(told, least)), sampling)
+
+
+def _with_multiplexing(unseen_time: float, sampling: F64, scatter: _Scatter, *, is_exact: bool) -> F64:
+    """Half of the 95 % interval, with the variance of the windows in which other groups had the counters.
+
+    How far what intervals add scatters beyond sampling is what the choice of windows does. Windows that were seen are
+    free of it, hence the factor of unseen time (finite population correction).
+
+    Of a row with nearly all samples sampling leaves next to no doubt, so that the choice of windows is all there is:
+    its scatter then counts whether or not it stands out, which with few intervals is chance.
+    """
+    between, freedom = scatter.between, scatter.freedom
     if is_exact:
         return student_95(freedom) * np.sqrt(unseen_time * between)
     # Counted only where it clearly stands out: scatter that is no more than sampling's must not widen the interval.
@@ -167,9 +205,8 @@ def _with_multiplexing(
     total_freedom = np.where(stands_out, satterthwaite(variance, unseen_time * between, freedom), np.inf)
     square = student_95(total_freedom) ** 2 * variance
     apart = student_95(freedom) ** 2 * (sampling + unseen_time * between)
-    known = np.zeros(n)
-    saved = np.maximum(independent - sampling[chosen], 0)
-    known[chosen] = np.divide(saved, independent, out=np.zeros(len(chosen)), where=saved > 0) ** NEARLY_ALL
+    saved = np.maximum(scatter.independent - sampling, 0)
+    known = np.divide(saved, scatter.independent, out=np.zeros_like(saved), where=saved > 0) ** NEARLY_ALL
     return np.sqrt(np.where(np.isfinite(apart), (1 - known) * square + known * apart, square))
 
 

@@ -43,8 +43,7 @@ def sample_entries(profile: Profile) -> Entries:
     key = (samples.event.astype(np.int64) * intervals + interval) * stacks + samples.stack
     distinct, row = np.unique(key, return_inverse=True)
     count, weight = samples.count.astype(np.float64), samples.weight.astype(np.float64)
-    is_adapted = np.array([event.frequency_hz > 0 for event in profile.events], np.bool_)
-    squares = _squares(samples.event, count, weight, is_adapted)
+    squares = _squares(samples.event.astype(np.int64) * intervals + interval, count, weight)
     n = len(distinct)
     event = distinct // max(1, stacks * intervals)
     return Entries(
@@ -109,23 +108,23 @@ class CodeSamples:
         )
 
 
-def _squares(event: NDArray[np.uint32], count: F64, weight: F64, is_adapted: NDArray[np.bool_]) -> F64:
+def _squares(group: I64, count: F64, weight: F64) -> F64:
     """Sum of squared weights of each row's samples, of which only the sum of weights is kept.
 
-    A thread's period is fixed, so that a row's samples weigh the same, unless the kernel adapts periods to a frequency:
-    then they scatter as the rows' means do between rows, but no more than exponential ones would.
+    Periods are fixed but for a few corrections, so that most rows' samples weigh the same. In an interval with a
+    correction a row has samples from before and behind it. Their variance is at most the product of the mean's
+    distances to the largest and to the least weight (Bhatia and Davis 2000), and just that where there are two weights.
+    The means of the interval's rows stand for single samples' extremes: some rows have one sample, or one side's.
 
     Args:
-        is_adapted: bool[events].
+        group: int64[rows], event and interval of each.
     """
-    events = len(is_adapted)
     mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
-    total = sum_by_row(event, weight, events), sum_by_row(event, count, events)
-    of_event = np.divide(*total, out=np.zeros(events), where=total[1] > 0)
-    scatter = sum_by_row(event, count * (mean - of_event[event]) ** 2, events)
-    scatter /= np.maximum(sum_by_row(event, np.ones(len(event)), events) - 1, 1)
-    variance = np.where(is_adapted, np.minimum(scatter, of_event**2), 0.0)
-    return np.asarray(weight * mean + np.maximum(count - 1, 0) * variance[event])
+    least, most = np.full(group.max(initial=-1) + 1, np.inf), np.zeros(group.max(initial=-1) + 1)
+    np.minimum.at(least, group[count > 0], mean[count > 0])
+    np.maximum.at(most, group, mean)
+    variance = np.multiply(most[group] - mean, mean - least[group], out=np.zeros_like(mean), where=count > 1)
+    return np.asarray(weight * mean + np.maximum(count - 1, 0) * variance)
 
 
 def sum_by_row(row: NDArray[np.integer], values: F64, n: int) -> F64:

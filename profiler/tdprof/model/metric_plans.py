@@ -60,12 +60,10 @@ class RecordedSamples:
     Attributes:
         event, weight: uint32[n], uint64[n]: of each row of the calibrated profile's samples, as it was recorded.
         plans: how the whole recording's metrics are measured.
-        is_adapted: of each event, whether its period may change within a thread.
         threads: of the recording.
     """
 
     event: U32
     weight: U64
     plans: Sequence[MetricPlan]
-    is_adapted: Sequence[bool]
     threads: int

@@ -37,6 +37,11 @@ SEEN_WHOLE = 0.99
 # away, which is about its share. With half the samples next to nothing of that is left, with nine tenths some 0.4.
 NEARLY_ALL = 8
 
+# Where scatter between intervals is less than chance would have it, that much more than its half width is what is said:
+# of two estimates the smaller one leans low. With fewer degrees of freedom (nine intervals have them) it is not known.
+OF_LESS_SCATTER = 1.2
+SCATTER_FREEDOM = 5.0
+
 # Twice the exponent at which a tail's integrand counts no more.
 _NEGLIGIBLE = 74.0
 

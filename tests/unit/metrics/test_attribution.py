@@ -10,7 +10,8 @@ from builders.profiles import ProfileBuilder
 from builders.topdown import EXAMPLE, MEMORY_BOUND, Code, topdown_profile, true_metrics
 from tdprof.catalog.choose import find_by_name
 from tdprof.metrics.attribution import attribute_metrics
-from tdprof.model.events import EventInfo
+from tdprof.metrics.observations import sample_entries
+from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile, SampleTable
 from tdprof.pipeline.load import find_findings
@@ -283,10 +284,23 @@ def test_threads_with_unlike_periods_are_no_scatter() -> None:
     profile = topdown_profile()
     second = profile.samples.time_ns > 2_000_000_000
     weight = np.where(second, profile.samples.weight * 3, profile.samples.weight).astype(np.uint64)
-    uneven = replace(profile, samples=replace(profile.samples, weight=weight))
+    events = [replace(event, period=0, frequency_hz=199) for event in profile.events]  # as the recorder writes them
+    uneven = replace(profile, events=events, samples=replace(profile.samples, weight=weight))
     even_width = metrics_of(profile, "chase")["load_percentage"].half_width
     # Kish: half of the samples at three times the weight are worth (1 + 3)^2 / (2 (1 + 9)) = 0.8 of them.
     assert metrics_of(uneven, "chase")["load_percentage"].half_width < 1.5 * even_width
+
+
+def test_rows_with_samples_of_two_periods_have_the_squares_of_both() -> None:
+    """Each function begins under a first period and goes on under another one, found while the interval lasted."""
+    first, later = 10_000_019, 600_011
+    builder = ProfileBuilder([EventInfo("CPU_CYCLES", Unit.COUNT, frequency_hz=199)])
+    wanted = []
+    for name, heavy, light in (("start", 1, 0), ("f", 30, 400), ("g", 5, 700), ("late", 0, 50)):
+        builder.add(name, count=heavy + light, weight=heavy * first + light * later)
+        wanted.append(heavy * first**2 + light * later**2)
+    # A sample of a row more or less is what the row's own mean leaves open.
+    assert sample_entries(builder.build()).squares == pytest.approx(wanted, rel=0.05)
 
 
 def test_code_without_a_heavy_sample_may_just_have_missed_them() -> None:

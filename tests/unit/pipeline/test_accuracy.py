@@ -4,10 +4,12 @@ Runs are seeded, so a failure is no chance. The bounds are far enough from what 
 one in 10,000 choices of seeds would miss them: values of one run move together, hence they count as few.
 """
 
+import numpy as np
 import pytest
 
 from builders.coverage import BROKEN, KEPT, MIXED, Case, measure
 from builders.simulation import Recording, simulate
+from tdprof.metrics import estimate
 from tdprof.model.findings import Findings
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
@@ -27,6 +29,20 @@ def test_intervals_hold_the_truth_as_often_as_they_say(case: Case) -> None:
     assert 0.905 < found.share() < 0.995
     # The largest of 70 mean errors of 15 runs: five standard errors of a mean.
     assert found.worst_bias() < 5 / found.runs**0.5
+
+
+def test_code_that_stays_is_known_better_than_chance() -> None:
+    """Visits ten times as long as the sampling period: independent samples would be known six times worse."""
+    staying = next(case for case in KEPT if "50 ms" in case.title)
+    found = measure(staying, range(6))
+    errors = np.concatenate([np.array(each) for each in found.errors.values()])
+    assert len(errors) > 120
+    assert 0.5 < 1.96 * np.sqrt(np.mean((errors[:, 0] / errors[:, 1]) ** 2)) < 1.1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate, "SCATTER_FREEDOM", np.inf)
+        independent = measure(staying, range(6))
+    half = [np.median([half for each in one.errors.values() for _, half in each]) for one in (found, independent)]
+    assert half[0] < 0.4 * half[1]
 
 
 def test_all_that_main_calls_is_no_surer_than_the_program() -> None:

@@ -40,22 +40,45 @@ class MetricsOfTime extends Metrics {
   }
 
   // The samples of a recorded event in each row: {parts: weight by row and interval, weight, samples, squares}.
-  sumsOf(event, isAdapted) {
-    if (!this.sums.has(event)) this.sums.set(event, this.addUp(event, isAdapted));
+  sumsOf(event) {
+    if (!this.sums.has(event)) this.sums.set(event, this.addUp(event));
     return this.sums.get(event);
   }
 
-  addUp(event, isAdapted) {
-    const { tallyStart, tallyStep, tallyMean, tallyMeans, tallyCount, tallySpare } = this.columns;
+  // Where the tallies of an event's chosen bins stand: begin and end of each.
+  *binsOf(event) {
+    const { tallyStart } = this.columns;
+    const cell = event * this.given.end.length;
+    for (let bin = this.span.first; bin < this.span.last; bin++) {
+      yield [this.intervalOf[bin - this.span.first], tallyStart[cell + bin], tallyStart[cell + bin + 1]];
+    }
+  }
+
+  // The least and the largest mean weight of a sample in each interval: its line's period may have changed between them.
+  extremesOf(event) {
+    const { tallyMean, tallyMeans, tallyCount } = this.columns;
+    const least = new Float64Array(this.intervals).fill(Infinity);
+    const most = new Float64Array(this.intervals).fill(-Infinity);
+    for (const [interval, from, to] of this.binsOf(event)) {
+      for (let i = from; i < to; i++) {
+        if (!tallyCount[i]) continue;
+        const mean = tallyMeans[tallyMean[i]];
+        least[interval] = Math.min(least[interval], mean);
+        most[interval] = Math.max(most[interval], mean);
+      }
+    }
+    return [least, most];
+  }
+
+  addUp(event) {
+    const { tallyStep, tallyMean, tallyMeans, tallyCount, tallySpare } = this.columns;
     const { intervals } = this;
     const rows = 1 + 2 * this.known;
     const parts = new Float64Array(rows * intervals);
-    const [weight, samples, squares, spare] = Array.from({ length: 4 }, () => new Float64Array(rows));
-    const cell = event * this.given.end.length;
-    for (let bin = this.span.first; bin < this.span.last; bin++) {
-      const interval = this.intervalOf[bin - this.span.first];
-      const to = tallyStart[cell + bin + 1];
-      for (let i = tallyStart[cell + bin], row = 0; i < to; i++) {
+    const [weight, samples, squares] = Array.from({ length: 3 }, () => new Float64Array(rows));
+    const [least, most] = this.extremesOf(event);
+    for (const [interval, from, to] of this.binsOf(event)) {
+      for (let i = from, row = 0; i < to; i++) {
         row += tallyStep[i];
         const mean = tallyMeans[tallyMean[i]];
         const own = tallyCount[i] * mean;
@@ -63,26 +86,20 @@ class MetricsOfTime extends Metrics {
         weight[row] += own;
         samples[row] += tallyCount[i];
         squares[row] += own * mean;
-        spare[row] += tallySpare[i];
+        if (tallySpare[i]) squares[row] += tallySpare[i] * (most[interval] - mean) * (mean - least[interval]);
       }
-    }
-    if (isAdapted && samples[0]) {
-      // Weights that the recorder changed scatter within a line of the capture as its lines' means do.
-      const scatter = Math.max(0, squares[0] - weight[0] ** 2 / samples[0]);
-      const lines = samples[0] - spare[0];
-      const variance = Math.min(scatter / Math.max(lines - 1, 1), (weight[0] / samples[0]) ** 2);
-      for (let row = 0; row < rows; row++) squares[row] += spare[row] * variance;
     }
     return { parts, weight, samples, squares };
   }
 
-  // An event's count in a row: {value, variance, independent, unseen, samples, scale}; independent is the variance if the total were not known.
+  // An event's count in a row: {value, variance, independent, unseen, samples, scale, each}; independent is the variance if
+  // the total were not known, each what a sample stands for.
   term(event, row) {
     const { constants, threads } = this.given;
     const all = { samples: 0, weight: 0, squares: 0 };
     const own = { samples: 0, weight: 0, squares: 0 };
-    event.rows.forEach((recorded, i) => {
-      const sums = this.sumsOf(recorded, event.isAdapted[i]);
+    event.rows.forEach((recorded) => {
+      const sums = this.sumsOf(recorded);
       for (const name of ["samples", "weight", "squares"]) {
         own[name] += sums[name][row];
         all[name] += sums[name][0];
@@ -93,7 +110,7 @@ class MetricsOfTime extends Metrics {
     if (!all.weight) {
       // In all this time no sample: there may have been so many events for all that.
       const unseen = usual === null ? total : Math.min(total, constants.unseenSamples * usual * given);
-      return { value: isCounted ? 0 : NaN, variance: 0, independent: 0, unseen: isCounted ? unseen : 0, samples: 0, scale: 0 };
+      return { value: isCounted ? 0 : NaN, variance: 0, independent: 0, unseen: isCounted ? unseen : 0, samples: 0, scale: 0, each: 0 };
     }
     const scale = isCounted ? given : 1;
     const share = own.weight / all.weight;
@@ -104,7 +121,15 @@ class MetricsOfTime extends Metrics {
     const bound = constants.unseenSamples * mean * scale;
     const unseen = isCounted ? Math.min(bound, all.weight * scale) : bound;
     const [ofSampling, independent] = [variance, own.squares].map((each) => each * scale ** 2);
-    return { value: own.weight * scale, variance: ofSampling, independent, unseen: own.samples ? 0 : unseen, samples: own.samples, scale };
+    return {
+      value: own.weight * scale,
+      variance: ofSampling,
+      independent,
+      unseen: own.samples ? 0 : unseen,
+      samples: own.samples,
+      scale,
+      each: mean * scale,
+    };
   }
 
   // {value, halfWidth, samples, isSignificant} of a metric in a row; null where it is not known.
@@ -125,25 +150,35 @@ class MetricsOfTime extends Metrics {
     const { value, gradient } = evaluateFormula(plan.formula, (name) => terms.get(name).value);
     if (Number.isNaN(value)) return null;
     const doubts = names.map((name) => gradient[name] ** 2 * (terms.get(name).variance + (terms.get(name).unseen / z) ** 2));
-    const variance = doubts.reduce((sum, each) => sum + each, 0);
+    let variance = doubts.reduce((sum, each) => sum + each, 0);
     const scarce = names.filter((_, i) => doubts[i] >= constants.minorVariance * variance).map((name) => terms.get(name).samples);
     const samples = scarce.length ? Math.min(...scarce) : 0;
     let half = z * Math.sqrt(variance);
-    if (plan.seen < constants.seenWhole && samples >= constants.minSamples) {
-      const parts = new Float64Array(this.intervals);
-      for (const name of names) {
-        const factor = gradient[name] * terms.get(name).scale;
-        for (const recorded of plan.events[name].rows) {
-          const own = this.sums.get(recorded).parts;
-          for (let at = 0; at < parts.length; at++) parts[at] += factor * own[row * parts.length + at];
-        }
+    if (samples >= constants.minSamples && this.intervals > 1) {
+      const ofAll = (add) => names.reduce((sum, name) => sum + gradient[name] ** 2 * add(terms.get(name)), 0);
+      const scatter = scatterOf(this.partsOf(plan, terms, gradient, row));
+      variance = ofEvenSamples(variance, scatter, ofAll((term) => term.each ** 2), constants);
+      half = z * Math.sqrt(variance);
+      if (plan.seen < constants.seenWhole) {
+        half = withTurns(variance, ofAll((term) => term.independent), scatter, 1 - plan.seen, constants);
       }
-      const independent = names.reduce((sum, name) => sum + gradient[name] ** 2 * terms.get(name).independent, 0);
-      half = withTurns(variance, independent, parts, 1 - plan.seen, constants);
     }
     const halfWidth = half < constants.rounding * Math.abs(value) ? 0 : half;
     const enough = metric.units.startsWith("percent") ? Math.max(Math.abs(value), constants.informativePoints) : Math.abs(value);
     return { ...metric, value, halfWidth, samples, isSignificant: samples >= constants.minSamples && halfWidth <= enough };
+  }
+
+  // What each interval adds to a metric in a row.
+  partsOf(plan, terms, gradient, row) {
+    const parts = new Float64Array(this.intervals);
+    for (const [name, event] of Object.entries(plan.events)) {
+      const factor = gradient[name] * terms.get(name).scale;
+      for (const recorded of event.rows) {
+        const own = this.sums.get(recorded).parts;
+        for (let at = 0; at < parts.length; at++) parts[at] += factor * own[row * parts.length + at];
+      }
+    }
+    return parts;
   }
 
   program(metric) {
@@ -223,23 +258,32 @@ function evaluateFormula(formula, countOf) {
   return { value: Number.isFinite(value) ? value : NaN, gradient };
 }
 
-// Half of the interval with the variance of the turns in which other groups had the counters, by how neighbours in time differ.
-function withTurns(sampling, independent, parts, unseenTime, { student, nearlyAll }) {
-  const [z] = student;
-  const quantile = (freedom) => student.reduce((sum, term, power) => sum + term / Math.max(1, freedom) ** power, 0);
+const studentOf = ({ student }, freedom) => student.reduce((sum, term, power) => sum + term / Math.max(1, freedom) ** power, 0);
+
+// The variance of a sum by how neighbours in time differ, and its degrees of freedom.
+function scatterOf(parts) {
   const n = parts.length;
-  if (n < 2) return z * Math.sqrt(sampling);
   let differences = 0;
   for (let at = 1; at < n; at++) differences += (parts[at] - parts[at - 1]) ** 2;
-  const between = ((differences / 2) * n) / (n - 1);
   const used = Math.max(2, parts.filter((part) => part !== 0).length);
-  const freedom = (2 * (used - 1) ** 2) / (3 * used - 4);
-  let square = z ** 2 * sampling;
-  const apart = quantile(freedom) ** 2 * (sampling + unseenTime * between);
+  return { between: ((differences / 2) * n) / (n - 1), freedom: (2 * (used - 1) ** 2) / (3 * used - 4) };
+}
+
+// The variance of sampling, of code that was sampled evenly and not by chance.
+function ofEvenSamples(sampling, { between, freedom }, least, constants) {
+  if (freedom < constants.scatterFreedom) return sampling;
+  const told = ((constants.ofLessScatter * studentOf(constants, freedom)) / constants.student[0]) ** 2 * between;
+  return Math.min(sampling, Math.max(told, least));
+}
+
+// Half of the interval with the variance of the turns in which other groups had the counters.
+function withTurns(sampling, independent, { between, freedom }, unseenTime, constants) {
+  let square = constants.student[0] ** 2 * sampling;
+  const apart = studentOf(constants, freedom) ** 2 * (sampling + unseenTime * between);
   if (between > sampling * (1 + 2 * Math.sqrt(2 / freedom))) {
     const variance = sampling + unseenTime * (between - sampling);
-    square = quantile(freedom * (variance / (unseenTime * between)) ** 2) ** 2 * variance;
+    square = studentOf(constants, freedom * (variance / (unseenTime * between)) ** 2) ** 2 * variance;
   }
-  const known = independent > sampling ? (1 - sampling / independent) ** nearlyAll : 0;
+  const known = independent > sampling ? (1 - sampling / independent) ** constants.nearlyAll : 0;
   return Math.sqrt((1 - known) * square + known * apart);
 }

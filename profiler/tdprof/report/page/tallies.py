@@ -17,7 +17,9 @@ from tdprof.profile.statistics import (
     MIN_SAMPLES,
     MINOR_VARIANCE,
     NEARLY_ALL,
+    OF_LESS_SCATTER,
     ROUNDING,
+    SCATTER_FREEDOM,
     SEEN_WHOLE,
     STUDENT_95,
     UNSEEN_SAMPLES,
@@ -185,13 +187,15 @@ def _header(recorded: RecordedSamples, bins: Intervals) -> Header:
         # Nanoseconds: by these intervals are put together as metrics.observations does.
         "end": bins.end.tolist(),
         "threads": recorded.threads,
-        "metrics": {plan.metric.name: _metric(plan, recorded) for plan in recorded.plans},
+        "metrics": {plan.metric.name: _metric(plan) for plan in recorded.plans},
         "constants": {
             "student": STUDENT_95,
             "unseenSamples": UNSEEN_SAMPLES,
             "minSamples": MIN_SAMPLES,
             "minorVariance": MINOR_VARIANCE,
             "nearlyAll": NEARLY_ALL,
+            "ofLessScatter": OF_LESS_SCATTER,
+            "scatterFreedom": SCATTER_FREEDOM,
             "informativePoints": INFORMATIVE_POINTS,
             "rounding": ROUNDING,
             "seenWhole": SEEN_WHOLE,
@@ -200,19 +204,18 @@ def _header(recorded: RecordedSamples, bins: Intervals) -> Header:
     }
 
 
-def _metric(plan: MetricPlan, recorded: RecordedSamples) -> Header:
+def _metric(plan: MetricPlan) -> Header:
     return {
         "formula": _formula(plan.metric.expression),
         "seen": plan.seen,
-        "events": {name: _event(count, recorded) for name, count in plan.counts.items()},
+        "events": {name: _event(count) for name, count in plan.counts.items()},
     }
 
 
-def _event(count: EventCount, recorded: RecordedSamples) -> Header:
+def _event(count: EventCount) -> Header:
     """Of which events' samples a count is made, and what one of them stands for; null where it was not counted."""
     return {
         "rows": [*count.rows],
-        "isAdapted": [bool(recorded.is_adapted[row]) for row in count.rows],
         "scale": None if count.total is None else count.scale,
         "unseen": count.total,
         "mean": count.weight / count.samples if count.samples else None,
