@@ -75,7 +75,7 @@ def analyse(
     """
     check_compiled()
     if by in (By.ADDRESS, By.PAGE):
-        owners = MemoryOwners(None if capture is None else capture.owners.pids)
+        owners = MemoryOwners(None if capture is None else capture.owners.last_pids)
         report = _by_block(data, by, owners, workers, max_rows, limit)
     elif by is By.SOURCE:
         report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows, limit)

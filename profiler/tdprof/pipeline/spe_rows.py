@@ -102,7 +102,7 @@ class MemoryOwners:
     """In whose memory a thread's addresses are: the same address is the same memory in one process only.
 
     Args:
-        pids: the processes of threads, as `ThreadOwners.pids` has them; None: all threads are one's.
+        pids: the processes of threads, as `ThreadOwners.last_pids` has them; None: all threads are one's.
     """
 
     def __init__(self, pids: Callable[[U64], U32] | None) -> None:
@@ -252,7 +252,7 @@ class SymbolizedRows:
         if not len(first):
             return np.zeros(0, np.int64)
         tids, time_ns = self._capture.stages.split(second)
-        pids = self._capture.owners.pids(tids)
+        pids = self._capture.owners.pids(tids, time_ns)
         self.unknown_processes += int((pids == NO_ID).sum())
         files = self._capture.mapped_files
         file, offset = attribute_addresses(first, pids, time_ns, files, self._capture.spaces)

@@ -31,7 +31,7 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
     if not len(table):
         return None
     threads, time_ns = capture.stages.split(table["tid"].to_numpy())
-    pids = capture.owners.pids(threads)
+    pids = capture.owners.pids(threads, time_ns)
     tids = np.minimum(threads, NO_ID).astype(np.uint32)
     code, location = name_addresses(capture, table["pc"].to_numpy(), pids, time_ns)
     nobody_said = pa.nulls(len(table), pa.dictionary(pa.int32(), pa.string()))

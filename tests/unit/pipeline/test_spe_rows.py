@@ -166,3 +166,25 @@ def test_rows_beyond_the_most_share_the_first() -> None:
     assert alone.place(first[:5], second[:5]).tolist() == [1, NO_ROW, 2, 1, 3]
     assert alone.place(first[5:], second[5:]).tolist() == [0, 0, 0]
     assert blocks.threads().tolist() == [2, 1, 1, 1, 1]
+
+
+def test_a_threads_id_that_comes_again_is_of_each_process_in_its_time(tables: Path) -> None:
+    mappings = read_table(tables, "mappings")
+    events = [
+        (0, "name", 10, 10, None, None, "p"),
+        (0, "name", 20, 20, None, None, "q"),
+        (100, "fork", 10, 55, 10, 10, None),
+        (200, "exit", 10, 55, None, None, None),
+        (300, "fork", 20, 55, 20, 20, None),
+        (400, "exec", 20, 20, None, None, "r"),
+    ]
+    processes = table(PROCESSES, events)
+    owners, spaces = ThreadOwners(mappings, processes), AddressSpaces(mappings, processes)
+    tids, time_ns = np.array([55, 55, 55, 10, 20, 66, 55], np.uint64), np.array([90, 150, 350, 150, 350, 150, 450])
+    stages = owners.stages(*spaces.turns())
+    known, within = stages.split(stages.stamp(tids, time_ns.astype(np.uint64)))
+    assert known.tolist() == tids.tolist()
+    assert owners.pids(known, within).tolist() == [10, 10, 20, 10, 20, 66, 20]
+    assert owners.last_pids(tids[:1]).tolist() == [20]
+    # What was stamped before and behind the exec is told apart, too.
+    assert within[2] < 400 <= within[6]
