@@ -84,8 +84,8 @@ class AddressSpaces:
             time_ns: uint64[n], end of the samples' intervals or their exact times.
             thread_name: text[n] where samples are aggregated over intervals: it tells which side of an exec that
                 happened within the interval a sample is on. None where times are exact.
-            leaf: uint64[n], the innermost address of each user stack, 0 of none: where both programs have that name,
-                as a script has that executes what it is called like, this tells.
+            leaf: uint64[n], the innermost address of each user stack, 0 of none: where several programs have that
+                name, as a script has that executes what it is called like, this tells.
 
         Returns:
             int32[n], -1 for a process nothing is known of.
@@ -109,27 +109,31 @@ class AddressSpaces:
     ) -> I32:
         starts = self._history.start_ns[numbers]
         at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
-        if names is not None and len(numbers) * len(names) <= _SPARE_COMPARISONS:
-            ends = distinct(interval_ends)
-            before = np.searchsorted(ends, time_ns) - 1
-            interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
-            for position in range(len(numbers) - 1, 0, -1):
+        if names is None or len(numbers) * len(names) > _SPARE_COMPARISONS:
+            return numbers[at]
+        ends = distinct(interval_ends)
+        before = np.searchsorted(ends, time_ns) - 1
+        interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
+        for position in range(len(numbers) - 1, 0, -1):
+            known = self._history.names_in(int(numbers[position]))
+            at[(at == position) & (starts[position] > interval_start) & ~np.isin(names, known)] -= 1
+        if leaves is not None:
+            rows = np.flatnonzero((leaves != 0) & (starts[at] > interval_start))
+            rows = rows[~self._are_mapped(numbers[at[rows]], leaves[rows])]
+            # Programs of one name may have others between them, as env is between two of a shell.
+            for position in range(len(numbers) - 2, -1, -1):
                 known = self._history.names_in(int(numbers[position]))
-                may_be_earlier = (at == position) & (starts[position] > interval_start)
-                is_earlier = may_be_earlier & ~np.isin(names, known)
-                if leaves is not None:
-                    rows = np.flatnonzero(may_be_earlier & ~is_earlier & (leaves != 0))
-                    later, earlier = (
-                        self._are_mapped(int(numbers[each]), leaves[rows]) for each in (position, position - 1)
-                    )
-                    is_earlier[rows[earlier & ~later]] = True
-                at[is_earlier] -= 1
+                may_be = (at[rows] > position) & (starts[position + 1] > interval_start[rows])
+                may_be &= np.isin(names[rows], known) | (not known)
+                here = np.full(np.count_nonzero(may_be), numbers[position], np.int32)
+                may_be[may_be] = self._are_mapped(here, leaves[rows[may_be]])
+                at[rows[may_be]] = position
+                rows = rows[~may_be]
         return numbers[at]
 
-    def _are_mapped(self, space: int, addresses: U64) -> NDArray[np.bool_]:
-        """Whether a space had anything mapped at some addresses, at whatever time."""
-        times = np.full(len(addresses), ANY_TIME, np.uint64)
-        found: NDArray[np.bool_] = self.find(np.full(len(addresses), space, np.int32), addresses, times) != _NONE
+    def _are_mapped(self, spaces: I32, addresses: U64) -> NDArray[np.bool_]:
+        """Whether each space had anything mapped at an address, at whatever time."""
+        found: NDArray[np.bool_] = self.find(spaces, addresses, np.full(len(addresses), ANY_TIME, np.uint64)) != _NONE
         return found
 
     @property

@@ -179,6 +179,24 @@ def test_in_an_interval_with_an_exec_to_a_program_of_the_same_name_the_leaf_deci
     ]
 
 
+def test_programs_of_one_name_in_an_interval_may_have_others_between_them() -> None:
+    """A shell's child that executes a script: env, which its first line names, then a shell again."""
+    maps = [(10, 5, 0x1000, 0x1000, 0, OLD, None)]
+    maps += [(111, 7, 0x3000, 0x1000, 0, LIB, None), (121, 7, 0x5000, 0x1000, 0, OLD, None)]
+    events = [(10, "exec", 5, 5, None, None, "sh"), (100, "fork", 7, 7, 5, 5, None)]
+    events += [(110, "exec", 7, 7, None, None, "script"), (120, "exec", 7, 7, None, None, "sh")]
+    chains = [(1, False, [0x1100]), (2, False, [0x3200]), (3, False, [0x5300])]
+    rows = [(200, 0, 7, 7, name, stack, None, 1, 1) for name, stack in (("sh", 1), ("script", 2), ("sh", 3), ("sh", 2))]
+    found = attribute([(90, 0, 5, 5, "sh", 1, None, 1, 1), *rows], chains, maps, events)
+    assert [places(found, row) for row in range(5)] == [
+        [(OLD, 0x100)],
+        [(OLD, 0x100)],
+        [(LIB, 0x200)],
+        [(OLD, 0x300)],
+        [("?", 0x3200)],
+    ]
+
+
 def test_thread_names_come_from_side_band_and_are_inherited() -> None:
     events = processes(
         (0, "name", 7, 7, None, None, "main"),
