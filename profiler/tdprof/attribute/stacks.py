@@ -108,7 +108,7 @@ def attribute_stacks(
     location, first = _distinct(file, address, used)
 
     chain_rows, sample_stack = _pairs(kernel_of, user_of, len(kernel_rows))
-    fitting = _fitting(np.append(lengths, 0)[chain_rows].sum(axis=1), len(samples))
+    fitting = _fitting(np.append(lengths, 0)[chain_rows].sum(axis=1), len(samples) + len(lists.values))
     chain_rows[fitting:] = -1
     is_left_out |= sample_stack >= fitting
     ends = np.append(_ends(stacks)[user_rows], np.uint8(0))
@@ -177,7 +177,7 @@ def _with_markers(
 
 
 def _fitting(lengths: I64, size: int) -> int:
-    """How many of some chains of these lengths are taken: a few times as many places as the tables have rows.
+    """How many of some chains of these lengths are taken: a few times as many places as there are rows and frames.
 
     A chain stands again for each process and time that it was sampled in, and for each chain of the kernel before it.
     """

@@ -197,6 +197,17 @@ def test_programs_of_one_name_in_an_interval_may_have_others_between_them() -> N
     ]
 
 
+def test_no_deep_stack_is_left_out_that_was_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is spared for stacks that come again, as in a long recording of a large service."""
+    monkeypatch.setattr("tdprof.attribute.stacks._SPARE_PLACES", 0)
+    chains = [(number, False, [0x1000 + 16 * number, *range(0x2000, 0x2640, 16)]) for number in range(1, 41)]
+    kernel = [(41, True, [0xFFFF_8000_0000_1000]), (42, True, [0xFFFF_8000_0000_2000])]
+    rows = [(200, 0, 7, 7, "app", number, 41 + number % 2, 1, 1) for number in range(1, 41)]
+    found = attribute(rows, chains + kernel, [(101, 7, 0x1000, 0x2000, 0, APP, None)])
+    assert found.left_out == 0
+    assert (np.diff(found.stack_start.astype(int))[found.sample_stack] == 102).all()
+
+
 def test_thread_names_come_from_side_band_and_are_inherited() -> None:
     events = processes(
         (0, "name", 7, 7, None, None, "main"),
