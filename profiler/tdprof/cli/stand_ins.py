@@ -4,7 +4,8 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
-from importlib.machinery import ModuleSpec
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _kept_out: set[str] = set()
@@ -55,10 +56,63 @@ _STAND_INS: dict[str, dict[str, object]] = {
 }
 
 
+class _FunctionsOnDemand(importlib.abc.Loader):
+    """Loads `pyarrow.compute` without the wrappers of its 300 functions: each is made when it is asked for.
+
+    Args:
+        loader: loads it as it is.
+    """
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def exec_module(self, module: ModuleType) -> None:
+        empty = dict(vars(module))
+        compiled = vars(importlib.import_module("pyarrow._compute"))
+        whole = compiled["function_registry"]
+        registry = whole()
+        needed = [name for name in registry.list_functions() if name == "utf8_zero_fill"]  # what it names itself
+
+        class Needed:
+            list_functions = staticmethod(lambda: needed)
+            get_function = staticmethod(registry.get_function)
+
+        try:
+            compiled["function_registry"] = Needed
+            self._loader.exec_module(module)
+            wrap = module._wrap_function
+        except (KeyError, AttributeError, NameError):  # another version
+            compiled["function_registry"] = whole
+            vars(module).clear()
+            vars(module).update(empty)
+            self._loader.exec_module(module)
+            return
+        finally:
+            compiled["function_registry"] = whole
+
+        def make(name: str) -> object:
+            try:
+                function = registry.get_function(name.removesuffix("_"))  # and_, or_
+            except KeyError:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name) from None
+            made: object = wrap(name, function)
+            setattr(module, name, made)
+            return made
+
+        module.__dict__.update(function_registry=whole, __getattr__=make)
+
+
 class _WithoutUnused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname in _kept_out:
             raise ModuleNotFoundError("not needed by tdprof", name=fullname)
+        if fullname == "pyarrow.compute":
+            spec = PathFinder.find_spec(fullname, path, target)
+            if spec and spec.loader:
+                spec.loader = _FunctionsOnDemand(spec.loader)
+            return spec
         return importlib.util.spec_from_loader(fullname, self) if fullname in _STAND_INS else None
 
     def exec_module(self, module: ModuleType) -> None:

@@ -56,6 +56,39 @@ def test_what_nothing_here_uses_is_not_loaded_and_arrow_computes_all_the_same() 
     ]
 
 
+def test_functions_of_arrow_are_made_when_they_are_asked_for() -> None:
+    """All of them at once were a twentieth of a short report."""
+    whole = (
+        "import inspect, pyarrow.compute as pc\n"
+        "print(inspect.signature(pc.index_in))\n"
+        "print(*[name for name, each in vars(pc).items() if hasattr(each, '__arrow_compute_function__')])\n"
+    )
+    code = (
+        "import sys, tdprof.cli.loading, inspect, pyarrow.compute as pc\n"
+        "print(*{each.__name__ for each in vars(pc).values() if hasattr(each, '__arrow_compute_function__')})\n"
+        "print(inspect.signature(pc.index_in))\n"
+        "print(pc.equal is pc.equal, pc.and_.__name__, pc.cast('1', 'int8'), hasattr(pc, 'none'))\n"
+        "print([name for name in sys.argv[1:] if not hasattr(pc, name)])\n"
+    )
+    signature, names = subprocess.check_output([sys.executable, "-c", whole], text=True).splitlines()
+    found = subprocess.check_output([sys.executable, "-c", code, *names.split()], text=True).splitlines()
+    assert found == ["utf8_zero_fill", signature, "True and_ 1 False", "[]"]
+    assert len(names.split()) > 200
+
+
+def test_another_arrow_whose_functions_cannot_wait_has_all_of_them() -> None:
+    code = (
+        "import pathlib, pyarrow, types; from tdprof.cli import loading, stand_ins\n"
+        "source = pathlib.Path(pyarrow.__file__).with_name('compute.py').read_text()\n"
+        "class Other:\n"
+        "    def exec_module(self, module): exec(source.replace('_wrap_function', '_wrap'), vars(module))\n"
+        "module = types.ModuleType('pyarrow.compute')\n"
+        "stand_ins._FunctionsOnDemand(Other()).exec_module(module)\n"
+        "print(vars(module)['equal'].__name__, vars(module)['and_'].__name__, hasattr(module, '__getattr__'))\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "equal and_ False\n"
+
+
 def test_numpy_computes_without_its_types_and_texts() -> None:
     """They were a tenth of a short report's time."""
     code = (
