@@ -26,14 +26,14 @@ struct block {
 };
 
 /* Instructions are four bytes apart, so that those are eight neighbours whose keys differ in bits 4:2. */
-static inline uint64_t neighbour_key(uint64_t first, const struct spe_rules *rules)
+static inline uint64_t neighbour_key(uint64_t first, uint32_t key)
 {
-	return rules->key == SPE_KEY_CODE ? first >> 2 | first << 62 : first;
+	return key == SPE_KEY_CODE ? first >> 2 | first << 62 : first;
 }
 
-static inline uint64_t first_key(uint64_t neighbour, const struct spe_rules *rules)
+static inline uint64_t first_key(uint64_t neighbour, uint32_t key)
 {
-	return rules->key == SPE_KEY_CODE ? neighbour << 2 | neighbour >> 62 : neighbour;
+	return key == SPE_KEY_CODE ? neighbour << 2 | neighbour >> 62 : neighbour;
 }
 
 static inline uint64_t thread_of(const struct spe_slot *f, uint64_t thread, const struct spe_rules *rules)
@@ -53,8 +53,9 @@ static inline unsigned has_context(uint32_t present)
 }
 
 /* The second key of a record whose time matters; `thread` is what it has without. */
-static inline uint64_t timed_thread(uint32_t present, uint64_t timestamp, uint64_t thread,
-                                    const struct spe_rules *rules, struct spe_tally *t)
+static inline __attribute__((always_inline)) uint64_t timed_thread(uint32_t present, uint64_t timestamp,
+                                                                   uint64_t thread, const struct spe_rules *rules,
+                                                                   struct spe_tally *t)
 {
 	const unsigned is_named = !rules->ignores_contexts && has_context(present), is_timed = present >> SPE_TS & 1;
 	uint64_t end_ns;
@@ -90,16 +91,17 @@ static inline uint32_t lanes_of(const struct spe_slot *f, const struct spe_rules
 	return 1u << LANE_OPERATIONS | (lanes & is_retired);
 }
 
-/* The k-th record of a block, of this thread. */
+/* The k-th record of a block, of this thread; `key` is that of the rules. */
 static inline __attribute__((always_inline)) void put_record(struct block *b, unsigned k, const struct spe_slot *f,
                                                              uint32_t lanes, uint64_t thread,
-                                                             const struct spe_rules *rules, const struct spe_groups *g)
+                                                             const struct spe_rules *rules, uint32_t key,
+                                                             const struct spe_groups *g)
 {
 	b->items[k] = (struct spe_item){
 		.lanes = lanes,
 		.latency = { f->latency[0], f->latency[1], f->latency[2] },
 	};
-	if (rules->key == SPE_KEY_SOURCE) {
+	if (key == SPE_KEY_SOURCE) {
 		uint32_t own = rules->lanes[(f->op_class & 3) << 8 | f->op];
 		uint32_t source = has_known_source(f, rules) ? rules->first_source + f->data_source
 		                                             : rules->source_of_events[event_index(f->events)];
@@ -108,11 +110,11 @@ static inline __attribute__((always_inline)) void put_record(struct block *b, un
 		b->second[k] = rules->core;
 	} else {
 		b->second[k] = thread;
-		b->first[k] = rules->key == SPE_KEY_CODE ? spe_canonical(f->pc)
+		b->first[k] = key == SPE_KEY_CODE        ? spe_canonical(f->pc)
 		              : f->present >> SPE_VA & 1 ? spe_canonical(f->va) >> rules->shift
 		                                         : UINT64_MAX;
 	}
-	b->first[k] = neighbour_key(b->first[k], rules);
+	b->first[k] = neighbour_key(b->first[k], key);
 	b->hash[k] = spe_group_hash(g, b->first[k] / SPE_NEIGHBOURS, b->second[k]);
 	__builtin_prefetch(&g->slot[b->hash[k] & (g->slots - 1)]);
 }
@@ -129,7 +131,7 @@ static __attribute__((noinline)) int32_t meet(struct block *b, unsigned k, const
 		} else {
 			t->row_of[item->group] = SPE_UNPLACED;
 			t->met[t->met_count++] =
-				(struct spe_met){ first_key(b->first[k], rules), b->second[k], item->group, 0 };
+				(struct spe_met){ first_key(b->first[k], rules->key), b->second[k], item->group, 0 };
 			t->groups++;
 		}
 	}
@@ -221,7 +223,7 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 			t->with_context += has_context(f.present);
 			if (rules->times)
 				thread = timed_thread(f.present, c->timestamp[i], thread, rules, t);
-			put_record(&b, k, &f, lanes_of(&f, rules), thread, rules, g);
+			put_record(&b, k, &f, lanes_of(&f, rules), thread, rules, rules->key, g);
 		}
 		add_block(&b, size, rules, g, pages, t);
 	}
@@ -230,12 +232,12 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 
 /* Reads slots like those before, up to a block of them, until one is anything else: spe_decode does the same of them,
  * column by column. The numbers that decide what it does are known where it is called. */
-static inline __attribute__((always_inline)) unsigned read_slots(struct block *b, const uint8_t *buf, uint64_t len,
-                                                                 struct spe_decoder *d, unsigned events_bytes,
-                                                                 int has_times, struct spe_layout *layouts,
-                                                                 const struct spe_rules *rules,
-                                                                 const struct spe_groups *g, struct spe_tally *t)
+static inline __attribute__((always_inline)) unsigned
+read_slots(struct block *restrict b, const uint8_t *buf, uint64_t len, struct spe_decoder *d, unsigned events_bytes,
+           uint32_t key, struct spe_layout *layouts, const struct spe_rules *restrict rules,
+           const struct spe_groups *restrict g, struct spe_tally *restrict t)
 {
+	const struct spe_groups groups = *g; /* what is written to the block leaves it as it is */
 	const uint8_t *p = buf + d->position;
 	uint64_t left = len - d->position, timestamp = d->sync.timestamp, with_context = 0, thread;
 	uint32_t present = 0, has_ts = (uint32_t)(d->sync.close == SPE_TS) << SPE_TS;
@@ -265,9 +267,9 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 		present = s.present;
 		with_context += has_context(present);
 		thread = thread_of(&s, rules->thread, rules);
-		if (has_times)
+		if (rules->times)
 			thread = timed_thread(present, s.timestamp, thread, rules, t);
-		put_record(b, n, &s, lanes_of(&s, rules), thread, rules, g);
+		put_record(b, n, &s, lanes_of(&s, rules), thread, rules, key, &groups);
 	}
 	t->with_context += with_context;
 	if (n) {
@@ -293,12 +295,14 @@ static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, st
 	while (d->sync.slot_run == SPE_SLOT_RUN && len - d->position >= SPE_SLOT + SPE_LONGEST_PACKET) {
 		if (!has_room(SPE_BLOCK, g, pages, t))
 			return 0;
-		if (buf[d->position + 21] == 0x52)
-			n = rules->times ? read_slots(&b, buf, len, d, 2, 1, layouts, rules, g, t)
-			                 : read_slots(&b, buf, len, d, 2, 0, layouts, rules, g, t);
+		if (rules->key == SPE_KEY_CODE)
+			n = buf[d->position + 21] == 0x52
+			            ? read_slots(&b, buf, len, d, 2, SPE_KEY_CODE, layouts, rules, g, t)
+			            : read_slots(&b, buf, len, d, 4, SPE_KEY_CODE, layouts, rules, g, t);
 		else
-			n = rules->times ? read_slots(&b, buf, len, d, 4, 1, layouts, rules, g, t)
-			                 : read_slots(&b, buf, len, d, 4, 0, layouts, rules, g, t);
+			n = buf[d->position + 21] == 0x52
+			            ? read_slots(&b, buf, len, d, 2, rules->key, layouts, rules, g, t)
+			            : read_slots(&b, buf, len, d, 4, rules->key, layouts, rules, g, t);
 		if (!n)
 			break;
 		add_block(&b, n, rules, g, pages, t);

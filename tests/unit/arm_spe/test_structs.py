@@ -37,7 +37,7 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update(SPE_HAS_OTHER=HAS_OTHER, SPE_HAS_DUPLICATE=HAS_DUPLICATE)
     lines = "".join(f'printf("%llu\\n", (unsigned long long)({expression}));\n' for expression in asked)
     source = tmp_path / "layout.c"
-    sources = "".join(f'#include "{name}.c"\n' for name in ("text", "tally", "record", "sum"))
+    sources = "".join(f'#include "{name}.c"\n' for name in ("text", "tally", "times", "record", "sum"))
     source.write_text(f"#include <stddef.h>\n#include <stdio.h>\n{sources}int main(void) {{\n{lines}return 0;\n}}\n")
     program = tmp_path / "layout"
     build = [
