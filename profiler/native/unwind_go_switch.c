@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Go's stack switches of x86-64: systemstack, morestack, asmcgocall and cgocallback of runtime/asm_amd64.s. What they
- * keep where differs between versions, so it is read from their instructions. */
+/* Go's stack switches of x86-64: systemstack, morestack, asmcgocall and cgocallback of runtime/asm_amd64.s, and what
+ * reads clocks, of sys_linux_amd64.s and time_linux_amd64.s. What they keep where differs between versions, so it is
+ * read from their instructions. */
 #include "unwind_go.h"
 
 #define ANY (-1) /* any byte */
@@ -129,6 +130,26 @@ static bool find_cgocallback(const uint8_t *code, uint32_t size, struct go_parts
 	return true;
 }
 
+/* Calls the vDSO on the thread's stack, and leaves RBP where it has saved its caller's, below the return address. */
+static bool find_clock(const uint8_t *code, uint32_t size, struct go_parts *parts)
+{
+	packed_rule rule = pack_rule(UNWIND_CFA_FP_LEFT, UNWIND_RA_CFA, -16, 16);
+	uint32_t kept = FIND(0, 0x48, 0x8d, 0x6c, 0x24, ANY);                                /* lea …(%rsp),%rbp */
+	uint32_t end = FIND(kept, 0x48, 0x8b, 0x6c, 0x24, ANY, 0x48, 0x83, 0xc4, ANY, 0xc3); /* mov, add, ret */
+	uint32_t restored = end - 5;
+
+	if (!kept) {                                                 /* since Go 1.21 */
+		kept = FIND(0, 0x55, 0x48, 0x89, 0xe5);              /* push %rbp; mov %rsp,%rbp */
+		end = FIND(kept, 0x48, 0x83, 0xc4, ANY, 0x5d, 0xc3); /* add …,%rsp; pop %rbp; ret */
+		restored = end - 1;
+	}
+	if (!kept || !end)
+		return false;
+	add_part(parts, kept, restored, rule, false);
+	add_part(parts, end, size, rule, false); /* where there is no vDSO */
+	return true;
+}
+
 bool find_go_parts(enum go_switch kind, const uint8_t *code, uint32_t size, struct go_parts *parts)
 {
 	parts->count = 0;
@@ -137,6 +158,7 @@ bool find_go_parts(enum go_switch kind, const uint8_t *code, uint32_t size, stru
 	case GO_MORESTACK: return find_morestack(code, size, parts);
 	case GO_ASMCGOCALL: return find_asmcgocall(code, size, parts);
 	case GO_CGOCALLBACK: return find_cgocallback(code, size, parts);
+	case GO_CLOCK: return find_clock(code, size, parts);
 	default: return false;
 	}
 }
@@ -159,6 +181,9 @@ enum go_switch go_switch_named(const char *name)
 		{ "runtime.morestack", GO_MORESTACK },
 		{ "runtime.asmcgocall", GO_ASMCGOCALL },
 		{ "runtime.cgocallback", GO_CGOCALLBACK },
+		{ "runtime.nanotime1", GO_CLOCK },
+		{ "runtime.walltime", GO_CLOCK },
+		{ "time.now", GO_CLOCK },
 	};
 
 	for (unsigned i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); i++)

@@ -30,6 +30,7 @@ class GoFunction:
     start: int  # from the text on
     code: Sequence[GoCode]
     calls: Sequence[tuple[str, int]] = field(default=())
+    writes_sp: bool = False  # as Go's assembler found
 
     @property
     def end(self) -> int:
@@ -115,7 +116,7 @@ def _body(function: GoFunction, name: int, places: Sequence[int], tree: int, ver
     body = start + struct.pack("<iiIIIIII", name, 0, 0, stack, file, line, 3, 0)
     if version not in ("1.16", "1.18"):
         body += struct.pack("<i", 1)  # the line that it starts at
-    body += struct.pack("<BBxB", 0, 0, 4) + struct.pack("<III", 0, 0, call)
+    body += struct.pack("<BBxB", 0, 2 * function.writes_sp, 4) + struct.pack("<III", 0, 0, call)
     if version == "1.16":
         return body + bytes(-len(body) % 8) + bytes(32)
     body += struct.pack("<IIII", *[0xFFFFFFFF] * 3, tree)

@@ -44,9 +44,12 @@ def test_go(tmp_path):
 SWITCH = "switch+12582920 fp=cfa+192 ra=cfa-8"  # 192, of struct m, where that says what goroutine it runs, and sp + 8
 
 
-def go_with_debug_frame(code: bytes, name: str) -> UnwindTable:
+def go_with_debug_frame(code: bytes, name: str, *, writes_sp: bool = True) -> UnwindTable:
     """A program of one function of eight bytes before it and of this one, of which .debug_frame says nothing else."""
-    functions = [GoFunction("main.main", 0, [GoCode(8, 0, 1)]), GoFunction(name, 8, [GoCode(len(code), 0, 1)])]
+    functions = [
+        GoFunction("main.main", 0, [GoCode(8, 0, 1)]),
+        GoFunction(name, 8, [GoCode(len(code), 0, 1)], writes_sp=writes_sp),
+    ]
     program = go_program(functions, ["main.go"], "1.18", text=TEXT)
     elf = parse_elf(memoryview(program))
     cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
@@ -62,12 +65,38 @@ def go_with_debug_frame(code: bytes, name: str) -> UnwindTable:
 
 
 @pytest.mark.parametrize(
-    "name", ["runtime.systemstack", "runtime.asmcgocall", "runtime.cgocallback", "runtime.morestack"]
+    "name",
+    ["runtime.systemstack", "runtime.asmcgocall", "runtime.cgocallback", "runtime.morestack", "time.now"],
 )
 def test_a_go_function_that_changes_stacks_in_an_unknown_way_is_not_followed(name: str) -> None:
     table = go_with_debug_frame(b"\x90" * 64, name)
     assert table.text_at(TEXT + 8) == table.text_at(TEXT + 40) == "unsupported"
     assert table.text_at(TEXT + 4) == "sp+8 ra=cfa-8"
+
+
+@pytest.mark.parametrize(
+    ("begin", "finish"),
+    [
+        ("4883ec18 48896c2410 488d6c2410", "488b6c2410 4883c418 c3"),  # Go 1.19
+        ("55 4889e5 4883ec10", "4883c410 5d c3"),  # 1.27
+    ],
+)
+def test_what_reads_clocks_has_its_frame_where_the_frame_pointer_is(begin: str, finish: str) -> None:
+    kept = bytes.fromhex(begin)
+    to_the_thread, calls, back = (bytes.fromhex(text) for text in ("488b6238", "ffd0", "4c89e4"))
+    without_vdso = bytes.fromhex("0f05ebf0")
+    code = kept + to_the_thread + calls + back + bytes.fromhex(finish)
+    table = go_with_debug_frame(code + without_vdso, "time.now")
+    start, caller = TEXT + 8, "left fp+16 fp=cfa-16 ra=cfa-8"
+    assert table.text_at(start) == "sp+8 ra=cfa-8"
+    since = start + (len(kept) if kept[0] == 0x48 else 4)
+    assert table.text_at(since - 1) == "sp+8 ra=cfa-8"
+    restored = start + len(code) - (5 if kept[0] == 0x48 else 1)
+    assert {table.text_at(place) for place in range(since, restored)} == {caller}
+    assert {table.text_at(place) for place in range(restored, start + len(code))} == {"sp+8 ra=cfa-8"}
+    assert table.text_at(start + len(code)) == table.text_at(start + len(code) + 3) == caller
+    stays = go_with_debug_frame(code + without_vdso, "time.now", writes_sp=False)
+    assert {stays.text_at(place) for place in range(start, start + len(code))} == {"sp+8 ra=cfa-8"}
 
 
 def test_where_go_calls_c_the_goroutine_is_on_the_stack() -> None:
@@ -100,7 +129,10 @@ def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
 def arm_table(words: str, name: str) -> bytes:
     """Of a function of aarch64 at ``TEXT`` + 8 that begins with STR x30, [sp, #-16]!, and then has these."""
     code = bytes.fromhex("fe0f1ff8" + words)
-    functions = [GoFunction("main.main", 0, [GoCode(8, 0, 1)]), GoFunction(name, 8, [GoCode(len(code), 0, 1)])]
+    functions = [
+        GoFunction("main.main", 0, [GoCode(8, 0, 1)]),
+        GoFunction(name, 8, [GoCode(len(code), 0, 1)], writes_sp=True),
+    ]
     program = go_program(functions, ["main.go"], "1.18", text=TEXT)
     source = replace(
         sections.table_input(parse_elf(memoryview(program)), None, b"x"),
