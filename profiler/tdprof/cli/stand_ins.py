@@ -4,7 +4,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -56,8 +56,8 @@ _STAND_INS: dict[str, dict[str, object]] = {
 }
 
 
-class _FunctionsOnDemand(importlib.abc.Loader):
-    """Loads `pyarrow.compute` without the wrappers of its 300 functions: each is made when it is asked for.
+class _OnDemand(importlib.abc.Loader):
+    """Loads a module without what is loaded when it is asked for; one that is put together otherwise as it is.
 
     Args:
         loader: loads it as it is.
@@ -68,6 +68,21 @@ class _FunctionsOnDemand(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         empty = dict(vars(module))
+        try:
+            self._load(module)
+        except (ImportError, KeyError, AttributeError, NameError):  # another version
+            vars(module).clear()
+            vars(module).update(empty)
+            self._loader.exec_module(module)
+
+    def _load(self, module: ModuleType) -> None:
+        raise NotImplementedError
+
+
+class _FunctionsOnDemand(_OnDemand):
+    """Loads `pyarrow.compute` without the wrappers of its 300 functions: each is made when it is asked for."""
+
+    def _load(self, module: ModuleType) -> None:
         compiled = vars(importlib.import_module("pyarrow._compute"))
         whole = compiled["function_registry"]
         registry = whole()
@@ -80,15 +95,9 @@ class _FunctionsOnDemand(importlib.abc.Loader):
         try:
             compiled["function_registry"] = Needed
             self._loader.exec_module(module)
-            wrap = module._wrap_function
-        except (KeyError, AttributeError, NameError):  # another version
-            compiled["function_registry"] = whole
-            vars(module).clear()
-            vars(module).update(empty)
-            self._loader.exec_module(module)
-            return
         finally:
             compiled["function_registry"] = whole
+        wrap = module._wrap_function
 
         def make(name: str) -> object:
             try:
@@ -102,16 +111,57 @@ class _FunctionsOnDemand(importlib.abc.Loader):
         module.__dict__.update(function_registry=whole, __getattr__=make)
 
 
+class _FileSystemsOnDemand(_OnDemand):
+    """Loads `pyarrow.parquet.core` without Arrow's file systems, clouds' and TLS among them, until it opens a path."""
+
+    _NAMES = ("LocalFileSystem", "FileType", "_ensure_filesystem", "_resolve_filesystem_and_path")
+
+    def _load(self, module: ModuleType) -> None:
+        if "pyarrow.fs" in sys.modules:
+            self._loader.exec_module(module)
+            return
+
+        def on_demand(name: str) -> Callable[..., object]:
+            def call(*args: object, **options: object) -> object:
+                whole = importlib.import_module("pyarrow.fs")
+                vars(module).update({each: getattr(whole, each) for each in self._NAMES})
+                called: object = getattr(whole, name)(*args, **options)
+                return called
+
+            return call
+
+        of_path = on_demand("_resolve_filesystem_and_path")
+
+        def resolve(path: object, filesystem: object = None, **options: object) -> object:
+            if filesystem is None and not isinstance(path, str) and not hasattr(path, "__fspath__"):
+                return None, path  # a file
+            return of_path(path, filesystem, **options)
+
+        stand_in = ModuleType("pyarrow.fs")
+        vars(stand_in).update({name: on_demand(name) for name in self._NAMES}, _resolve_filesystem_and_path=resolve)
+        try:
+            sys.modules["pyarrow.fs"] = stand_in
+            self._loader.exec_module(module)
+        finally:
+            del sys.modules["pyarrow.fs"]
+
+
+_ON_DEMAND: dict[str, type[_OnDemand]] = {
+    "pyarrow.compute": _FunctionsOnDemand,
+    "pyarrow.parquet.core": _FileSystemsOnDemand,
+}
+
+
 class _WithoutUnused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname in _kept_out:
             raise ModuleNotFoundError("not needed by tdprof", name=fullname)
-        if fullname == "pyarrow.compute":
+        if fullname in _ON_DEMAND:
             spec = PathFinder.find_spec(fullname, path, target)
             if spec and spec.loader:
-                spec.loader = _FunctionsOnDemand(spec.loader)
+                spec.loader = _ON_DEMAND[fullname](spec.loader)
             return spec
         return importlib.util.spec_from_loader(fullname, self) if fullname in _STAND_INS else None
 
