@@ -35,9 +35,12 @@ packed_rule code_rule(const struct code_state *state)
 		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP, UNWIND_RA_REGISTER + dwarf_number(state->ra),
 		                 UNWIND_FP_SAME, 0);
 	case CODE_WORD:
+	case CODE_FP_WORD:
 		if (state->copy_depth < 0 || state->copy_depth > 0xff)
 			return INFERRED_FP;
-		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP_DEREF, UNWIND_RA_CFA, state->fp_slot,
+		return pack_rule(UNWIND_INFERRED |
+		                         (state->cfa == CODE_WORD ? UNWIND_CFA_SP_DEREF : UNWIND_CFA_FP_DEREF),
+		                 UNWIND_RA_CFA, state->fp_slot,
 		                 (int32_t)((uint32_t)state->word << 8 | (uint32_t)state->copy_depth));
 	default: return INFERRED_FP;
 	}
@@ -142,6 +145,8 @@ static void lose(struct code_state *state, uint8_t number)
 		if (state->cfa == CODE_FP)
 			state->cfa = CODE_LOST;
 	}
+	if (number == RBP && state->cfa == CODE_FP_WORD)
+		state->cfa = CODE_LOST;
 }
 
 static void pop(struct code_state *state, uint8_t number)
@@ -151,6 +156,8 @@ static void pop(struct code_state *state, uint8_t number)
 		state->ra = number;
 		return;
 	}
+	if (number == RSP && state->cfa == CODE_WORD && state->word == 0)
+		return set_depth(state, state->copy_depth);
 	grow(state, -8);
 	if (number == RBP) {
 		if (state->cfa == CODE_FP)
@@ -167,6 +174,10 @@ static void pop(struct code_state *state, uint8_t number)
 static void move(struct code_state *state, uint8_t to, uint8_t from)
 {
 	if (from == RSP && to != RSP) {
+		if (state->cfa == CODE_WORD && to == RBP) {
+			state->cfa = CODE_FP_WORD;
+			return;
+		}
 		if (state->cfa != CODE_SP)
 			return lose(state, to);
 		if (to == RBP) {
@@ -181,6 +192,8 @@ static void move(struct code_state *state, uint8_t to, uint8_t from)
 			set_depth(state, state->fp_depth);
 		else if (from == state->copy)
 			set_depth(state, state->copy_depth);
+		else if (from == RBP && state->cfa == CODE_FP_WORD)
+			state->cfa = CODE_WORD;
 		else
 			lose_sp(state);
 	} else {

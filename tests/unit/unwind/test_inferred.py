@@ -124,6 +124,46 @@ def test_a_stack_pointer_that_is_aligned_and_kept_on_the_stack(tmp_path: Path) -
 
 
 @needs_x86_assembler
+def test_a_frame_pointer_to_where_the_stack_pointer_is_kept(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        push %rbp
+        mov %rsp, %rax
+        sub $4, %rsp
+        and $-32, %rsp
+        mov %rax, (%rsp)
+        mov %rsp, %rbp
+        lea -128(%rbp), %rsp
+        push %r12
+        xor %eax, %eax
+        pop %r12
+        mov %rbp, %rsp
+        pop %rsp
+        pop %rbp
+        ret
+        """,
+    )
+    kept = "[fp+0]+16 fp=cfa-16 ra=cfa-8"
+    assert rules(code) == [
+        "sp+8 ra=cfa-8",
+        "sp+16 fp=cfa-16 ra=cfa-8",
+        "sp+16 fp=cfa-16 ra=cfa-8",
+        "sp+20 fp=cfa-16 ra=cfa-8",
+        "r0+16 fp=cfa-16 ra=cfa-8",
+        "[sp+0]+16 fp=cfa-16 ra=cfa-8",
+        *[kept] * 5,
+        "[sp+0]+16 fp=cfa-16 ra=cfa-8",
+        "sp+16 fp=cfa-16 ra=cfa-8",
+        "sp+8 ra=cfa-8",
+    ]
+    lost = assembled(
+        tmp_path, "push %rbp; mov %rsp, %rax; and $-32, %rsp; mov %rax, (%rsp); mov %rsp, %rbp; pop %rbp; ret\n"
+    )
+    assert rules(lost)[-1] == "guess"
+
+
+@needs_x86_assembler
 def test_a_loop_behind_padding_is_no_function(tmp_path: Path) -> None:
     code = assembled(
         tmp_path,
