@@ -40,7 +40,7 @@ struct analysis {
 	uint32_t next_data;
 	struct code_state state, body;
 	uint8_t *is_odd;     /* of builtins: a bit for each beginning of one whose ways out do not fit its way in */
-	bool is_behind_call; /* which may never have returned */
+	bool is_behind_call; /* or behind its padding; it may never have returned */
 	bool is_last_pass;
 	bool is_builtins; /* V8's, of which each beginning is known */
 };
@@ -105,6 +105,13 @@ static void lose_frame(struct code_state *state)
 	state->fp_depth = 0;
 }
 
+/* Where a branch from behind padding leads back to what was followed from further up, no function began there. */
+static bool is_surer(const struct code_state *state, const struct code_state *noted)
+{
+	return state->doubt < noted->doubt ||
+	       (state->doubt == 1 && noted->doubt == 1 && state->assumed < noted->assumed);
+}
+
 /* Note what holds where a branch leads; what was followed stands, what was assumed does not. */
 static void note_branch(struct analysis *a, const struct x86_instruction *i, uint32_t at)
 {
@@ -118,7 +125,7 @@ static void note_branch(struct analysis *a, const struct x86_instruction *i, uin
 	state.is_called = false;
 	if (!noted)
 		note(a, (uint32_t)target, state);
-	else if (noted->doubt > state.doubt)
+	else if (is_surer(&state, noted))
 		*noted = state;
 	else if (a->is_builtins && !state.doubt && !noted->doubt && is_elsewhere(noted, &state))
 		lose_frame(noted);
@@ -150,13 +157,15 @@ static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 	           !a->state.doubt && is_elsewhere(noted, &a->state)) {
 		lose_frame(&a->state);
 	} else if (a->state.cfa != CODE_DEAD &&
-	           (!noted || noted->doubt > a->state.doubt || (!a->state.doubt && !a->is_behind_call))) {
+	           (!noted || noted->doubt > a->state.doubt ||
+	            (!a->is_behind_call && (!a->state.doubt || is_surer(&a->state, noted))))) {
 		return;
 	} else if (noted) {
 		a->state = *noted;
 	} else if (at >= a->functions.end && (is_behind_padding || at % 16 == 0)) {
 		a->state = a->body = ENTRY;
 		a->state.doubt = 1;
+		a->state.assumed = at;
 	} else {
 		a->state = a->body;
 		a->state.doubt = 2;
@@ -228,7 +237,8 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 	if (!a->known[at])
 		a->known[at] = (uint8_t)(i.length | instruction_effect(&i) << 4);
 	emit(a, at);
-	a->is_behind_call = i.map == X86_ONE_BYTE && i.opcode == 0xe8;
+	a->is_behind_call = (i.map == X86_ONE_BYTE && i.opcode == 0xe8) ||
+	                    (a->is_behind_call && at + 1 < a->size && is_padding(a, &i, at));
 	if (x86_is_conditional(&i) || x86_is_jump(&i))
 		note_branch(a, &i, at);
 	else if (i.map == X86_ONE_BYTE && i.opcode == 0xe8)
@@ -277,6 +287,8 @@ static uint32_t pass_over(struct analysis *a, uint32_t at)
 
 	if (until > data_start(a))
 		until = data_start(a);
+	if (a->is_behind_call)
+		return at;
 	do {
 		uint8_t known = a->known[next];
 

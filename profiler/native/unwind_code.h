@@ -17,7 +17,7 @@ enum code_cfa {
 	CODE_COPY,
 	CODE_WORD,
 	CODE_FP_WORD, /* as CODE_WORD, once FP is what the stack pointer was */
-	CODE_POPPED, /* not known: V8 moves arguments while `ra` holds the return address */
+	CODE_POPPED,  /* not known: V8 moves arguments while `ra` holds the return address */
 };
 
 /* What of a frame of V8's builtins is there: nothing but registers, the mark of its kind, all. */
@@ -37,7 +37,8 @@ struct code_state {
 	int32_t frame_depth; /* of V8's builtins: CFA - sp of the frame without what is pushed for calls, which pop it
 	                      */
 	int32_t copy_depth;  /* CFA - copy */
-	int32_t word;        /* with CODE_WORD, CODE_FP_WORD: where the copy lies from sp, FP; CFA = that + copy_depth */
+	uint32_t assumed;    /* with `doubt` 1: the offset where the function was taken to begin */
+	int32_t word; /* with CODE_WORD, CODE_FP_WORD: where the copy lies from sp, FP; CFA = that + copy_depth */
 };
 
 /* What an instruction may change of a state. */

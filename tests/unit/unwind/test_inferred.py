@@ -164,6 +164,52 @@ def test_a_frame_pointer_to_where_the_stack_pointer_is_kept(tmp_path: Path) -> N
 
 
 @needs_x86_assembler
+def test_a_block_behind_padding_that_is_led_back_to_is_no_function(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        push %rbx
+        test %edi, %edi
+        jmp 2f
+        .p2align 4
+        1:
+        dec %edi
+        jne 3f
+        jmp 1b
+        .p2align 4
+        2:
+        inc %edi
+        jg 1b
+        3:
+        inc %ecx
+        pop %rbx
+        ret
+        """,
+    )
+    table = inferred(code)
+    assert {table.text_at(TEXT + at).removeprefix("inferred ") for at in range(16, len(code) - 1)} == {"sp+16 ra=cfa-8"}
+
+
+@needs_x86_assembler
+def test_what_lies_behind_a_call_that_does_not_return_is_as_a_jump_has_it(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        push %rbx
+        call abort
+        .p2align 4
+        1:
+        inc %eax
+        ret
+        .p2align 4
+        dec %eax
+        jmp 1b
+        """,
+    )
+    assert inferred(code).text_at(TEXT + 16) == "inferred sp+8 ra=cfa-8"
+
+
+@needs_x86_assembler
 def test_a_loop_behind_padding_is_no_function(tmp_path: Path) -> None:
     code = assembled(
         tmp_path,
