@@ -120,15 +120,17 @@ class AddressSpaces:
         if leaves is not None:
             rows = np.flatnonzero((leaves != 0) & (starts[at] > interval_start))
             rows = rows[~self._are_mapped(numbers[at[rows]], leaves[rows])]
-            # Programs of one name may have others between them, as env is between two of a shell.
-            for position in range(len(numbers) - 2, -1, -1):
-                known = self._history.names_in(int(numbers[position]))
-                may_be = (at[rows] > position) & (starts[position + 1] > interval_start[rows])
-                may_be &= np.isin(names[rows], known) | (not known)
-                here = np.full(np.count_nonzero(may_be), numbers[position], np.int32)
-                may_be[may_be] = self._are_mapped(here, leaves[rows[may_be]])
-                at[rows[may_be]] = position
-                rows = rows[~may_be]
+            # Programs of one name may have others between them, as env is between two of a shell. Within an exec a
+            # thread has its new name already, and is still where it called.
+            for needs_name in (True, False):
+                for position in range(len(numbers) - 2, -1, -1):
+                    may_be = (at[rows] > position) & (starts[position + 1] > interval_start[rows])
+                    if needs_name:
+                        may_be &= np.isin(names[rows], self._history.names_in(int(numbers[position])))
+                    here = np.full(np.count_nonzero(may_be), numbers[position], np.int32)
+                    may_be[may_be] = self._are_mapped(here, leaves[rows[may_be]])
+                    at[rows[may_be]] = position
+                    rows = rows[~may_be]
         return numbers[at]
 
     def _are_mapped(self, spaces: I32, addresses: U64) -> NDArray[np.bool_]:

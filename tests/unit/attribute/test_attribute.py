@@ -186,14 +186,17 @@ def test_programs_of_one_name_in_an_interval_may_have_others_between_them() -> N
     events = [(10, "exec", 5, 5, None, None, "sh"), (100, "fork", 7, 7, 5, 5, None)]
     events += [(110, "exec", 7, 7, None, None, "script"), (120, "exec", 7, 7, None, None, "sh")]
     chains = [(1, False, [0x1100]), (2, False, [0x3200]), (3, False, [0x5300])]
-    rows = [(200, 0, 7, 7, name, stack, None, 1, 1) for name, stack in (("sh", 1), ("script", 2), ("sh", 3), ("sh", 2))]
+    chains += [(4, False, [0x7400])]
+    rows = [(200, 0, 7, 7, "sh", stack, None, 1, 1) for stack in (1, 3, 2, 4)]
+    rows.append((200, 0, 7, 7, "script", 2, None, 1, 1))
     found = attribute([(90, 0, 5, 5, "sh", 1, None, 1, 1), *rows], chains, maps, events)
-    assert [places(found, row) for row in range(5)] == [
+    assert [places(found, row) for row in range(6)] == [
         [(OLD, 0x100)],
         [(OLD, 0x100)],
-        [(LIB, 0x200)],
         [(OLD, 0x300)],
-        [("?", 0x3200)],
+        [(LIB, 0x200)],  # within the second exec
+        [("?", 0x7400)],
+        [(LIB, 0x200)],
     ]
 
 
