@@ -197,8 +197,7 @@ def test_forked_processes_have_their_parents_mappings(frameless: Path, folder: P
 
 @pytest.mark.needs_bpf
 def test_a_library_loaded_later_is_walked(build: Build, folder: Path) -> None:
-    # While programs are loaded, at the start, what is mapped is learnt up to 0.1 s late.
-    capture = record("--", build("host.c"), build("plugin.c"), "3", folder=folder)
+    capture = record("--", build("host.c"), build("plugin.c"), "0.6", folder=folder)
     in_plugin = capture.count(
         lambda sample: path_of(sample.frames)[-1] == "main" if user_function(sample) == "plugin_work" else None
     )

@@ -39,7 +39,7 @@ from tdprof.recorder.totals import (
 )
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
-from tdprof.recorder.urgency import urgent
+from tdprof.recorder.urgency import python_threads, soon_switched, urgent
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
 from tdprof.recorder.workload import Workload
 from tdprof.recorder.write_errors import cannot_begin, stopped_early
@@ -221,7 +221,7 @@ class Run:
         """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
         failure: TdprofError | None = None
         try:
-            with urgent():
+            with soon_switched(), urgent(python_threads()):
                 self._loop()
             if self.turns:
                 self.turns.stop(self.spool)

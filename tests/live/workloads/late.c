@@ -28,7 +28,7 @@ KEEP uint64_t from_there(function_t *function, uint64_t count)
 
 int main(int count, char **arguments)
 {
-	uint64_t sum = work_in(spin, 1.5) + (uint64_t)count;
+	uint64_t sum = work_in(spin, 0.3) + (uint64_t)count;
 	int file = open(arguments[0], O_RDONLY);
 	const char *again = mmap(NULL, (size_t)(etext - __ehdr_start), PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
 	uint64_t (*there)(function_t *, uint64_t);

@@ -4,7 +4,6 @@ import errno
 import functools
 import os
 import platform
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
 from tdprof.recorder.bpf.walk_load import TRACEPOINTS
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
+from tdprof.recorder.urgency import soon_switched
 from tdprof.values import dataclass
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ GROWING = frozenset({"followed", "named", "spaces", "standing", "python_runtimes
 
 # Few recordings meet what `python` and `java` are for, or time threads; `walk` comes after `walk_first`.
 _FIRST = ("sample", "copy", "store", *TRACEPOINTS, *FOLLOWERS)
-
-# Between two calls of the kernel: usually Python lets a thread wait for 5 ms, while another has something to do.
-_SWITCH_S = 0.001
 
 
 class BpfUnavailableError(Exception):
@@ -83,14 +80,11 @@ class _Verification:
 
     def _run(self) -> None:
         hear_no_signals()
-        usual_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
         try:
-            self._done = self._load()
+            with soon_switched():  # between two calls of the kernel
+                self._done = self._load()
         except (LoadError, BpfUnavailableError, OSError, TdprofError) as error:
             self._error = error
-        finally:
-            sys.setswitchinterval(usual_s)
 
     def result(self) -> _InKernel:
         """What was loaded. Raises what prevented it."""
