@@ -4,7 +4,9 @@ An address space is a process between two execs. Forked children share their par
 child's space only holds what it mapped itself and points at its parent's for the rest.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -114,24 +116,50 @@ class AddressSpaces:
         ends = distinct(interval_ends)
         before = np.searchsorted(ends, time_ns) - 1
         interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
+        known = [self._history.names_in(number) for number in numbers.tolist()]
         for position in range(len(numbers) - 1, 0, -1):
-            known = self._history.names_in(int(numbers[position]))
-            at[(at == position) & (starts[position] > interval_start) & ~np.isin(names, known)] -= 1
+            at[(at == position) & (starts[position] > interval_start) & ~np.isin(names, known[position])] -= 1
         if leaves is not None:
             rows = np.flatnonzero((leaves != 0) & (starts[at] > interval_start))
             rows = rows[~self._are_mapped(numbers[at[rows]], leaves[rows])]
-            # Programs of one name may have others between them, as env is between two of a shell. Within an exec a
-            # thread has its new name already, and is still where it called.
-            for needs_name in (True, False):
-                for position in range(len(numbers) - 2, -1, -1):
-                    may_be = (at[rows] > position) & (starts[position + 1] > interval_start[rows])
-                    if needs_name:
-                        may_be &= np.isin(names[rows], self._history.names_in(int(numbers[position])))
-                    here = np.full(np.count_nonzero(may_be), numbers[position], np.int32)
-                    may_be[may_be] = self._are_mapped(here, leaves[rows[may_be]])
-                    at[rows[may_be]] = position
-                    rows = rows[~may_be]
+            at[rows] = self._earlier(numbers, at[rows], interval_start[rows], leaves[rows], names[rows], known)
         return numbers[at]
+
+    def _earlier(
+        self,
+        numbers: I32,
+        at: I64,
+        interval_start: U64,
+        leaves: U64,
+        names: NDArray[np.object_],
+        known: Sequence[Sequence[str]],
+    ) -> I64:
+        """The space before, in the same interval, in which the leaf of each sample is mapped that is not in its own.
+
+        Programs of one name may have others between them, as env is between two of a shell. Within an exec a thread has
+        its new name already, and is still where it called: those of the thread's name come first.
+
+        Args:
+            numbers: the process's spaces.
+            at, interval_start, leaves, names: of each sample, its space's index the first.
+            known: names of threads seen in each space.
+
+        Returns:
+            int64[n], index into ``numbers``; the sample's own where there is none.
+        """
+        ends = self._history.start_ns[numbers][1:]
+        found, rows = at.copy(), np.arange(len(at))
+        for needs_name, position in product((True, False), range(len(numbers) - 2, -1, -1)):
+            if not len(rows):
+                break
+            may_be = (at[rows] > position) & (ends[position] > interval_start[rows])
+            if needs_name:
+                may_be &= np.isin(names[rows], known[position])
+            here = np.full(np.count_nonzero(may_be), numbers[position], np.int32)
+            may_be[may_be] = self._are_mapped(here, leaves[rows[may_be]])
+            found[rows[may_be]] = position
+            rows = rows[~may_be]
+        return found
 
     def _are_mapped(self, spaces: I32, addresses: U64) -> NDArray[np.bool_]:
         """Whether each space had anything mapped at an address, at whatever time."""

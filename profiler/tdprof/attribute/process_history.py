@@ -55,7 +55,7 @@ class History:
         """int32[n]: the space that each process had at a time, when something began at that very time the new one."""
         times, rank = _ranked(self.start_ns[self.space])
         keys = self.pid.astype(np.uint64) << _HALF | rank
-        at = np.searchsorted(keys, _keys(pids, times, time_ns), "right") - 1
+        at = np.searchsorted(keys, keys_at(pids, times, time_ns), "right") - 1
         return np.append(self.space, _NONE)[np.maximum(at, np.searchsorted(self.pid, pids))].astype(np.int32)
 
     def names_in(self, space: int) -> list[str]:
@@ -67,7 +67,7 @@ class History:
         """int32[n]: the name of each thread at a time, else the first after it, else -1."""
         times, rank = _ranked(self.change_ns)
         keys = self.change_tid.astype(np.uint64) << _HALF | rank
-        at = np.searchsorted(keys, _keys(tids, times, time_ns), "right") - 1
+        at = np.searchsorted(keys, keys_at(tids, times, time_ns), "right") - 1
         at = np.maximum(at, np.searchsorted(self.change_tid, tids))
         is_known = np.append(self.change_tid, 0)[at] == tids
         is_known &= at < len(keys)
@@ -88,7 +88,11 @@ def _ranked(time_ns: U64) -> tuple[U64, U64]:
     return times, (np.searchsorted(times, time_ns) + 1).astype(np.uint64)
 
 
-def _keys(numbers: U32, times: U64, time_ns: U64) -> U64:
+def keys_at(numbers: U32 | U64, times: U64, time_ns: U64) -> U64:
+    """uint64[n]: the lower half of each number, with how many of the times, which are sorted, are up to another's.
+
+    Of what began at these times, and is sorted by such keys, the last one up to a key is what there was then.
+    """
     return numbers.astype(np.uint64) << _HALF | np.searchsorted(times, time_ns, "right").astype(np.uint64)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tdprof.attribute.process_history import keys_at
 from tdprof.model.arrays import U32, U64, distinct, group_rows
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import NO_TID, Stages
@@ -29,13 +30,13 @@ class ThreadOwners:
         self._tid, self._pid = tid[begins].astype(np.uint64), pid[begins]
         self._start_ns = np.where(is_first, 0, time_ns[order])[begins].astype(np.uint64)
         self._times = distinct(self._start_ns)
-        self._key = self._keys(self._tid, self._start_ns)
+        self._key = keys_at(self._tid, self._times, self._start_ns)
         mapped = distinct(mappings["pid"].to_numpy())
         self._only = int(mapped[0]) if len(mapped) == 1 else NO_ID
 
     def pids(self, tids: U64, time_ns: U64) -> U32:
         """uint32[n]: the process of each thread at a time, ``NO_ID`` where nothing tells."""
-        at = np.searchsorted(self._key, self._keys(tids, time_ns), "right") - 1
+        at = np.searchsorted(self._key, keys_at(tids, self._times, time_ns), "right") - 1
         is_known = (at >= 0) & (np.append(self._tid, np.uint64(NO_TID))[at] == tids)
         pids: U32 = np.where(is_known, np.append(self._pid, np.uint32(0))[at], tids.astype(np.uint32))
         pids[tids == NO_TID] = self._only
@@ -62,6 +63,3 @@ class ThreadOwners:
         turn_ns = np.append(np.repeat(time_ns, threads), self._start_ns[is_later])
         rows, start = group_rows(of_all, turn_ns)
         return Stages(of_all[rows[start]], turn_ns[rows[start]])
-
-    def _keys(self, tids: U64, time_ns: U64) -> U64:
-        return tids << np.uint64(32) | np.searchsorted(self._times, time_ns, "right").astype(np.uint64)
