@@ -147,12 +147,11 @@ def _read_up_to(path: str, most: int, columns: list[str] | None) -> pa.Table:
 
 def _open(path: str) -> pq.ParquetFile:
     """The file, with text columns as they are stored: each text once; but not within lists, which Arrow cannot join."""
-    file = pq.ParquetFile(pa.OSFile(path), **_READING)  # of a path Arrow loads its file systems, clouds' among them
+    source = pa.OSFile(path)  # of a path Arrow would load its file systems, clouds' among them
+    file = pq.ParquetFile(source, **_READING)
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]
-    if not text:
-        return file
-    return pq.ParquetFile(pa.OSFile(path), metadata=file.metadata, read_dictionary=text, **_READING)
+    return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=text, **_READING) if text else file
 
 
 def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tuple[pa.Table, str]:
