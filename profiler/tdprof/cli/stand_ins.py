@@ -4,6 +4,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -75,8 +76,9 @@ class _OnDemand(importlib.abc.Loader):
             vars(module).update(empty)
             self._loader.exec_module(module)
 
+    @abstractmethod
     def _load(self, module: ModuleType) -> None:
-        raise NotImplementedError
+        """Load it so, or raise one of these."""
 
 
 class _FunctionsOnDemand(_OnDemand):
