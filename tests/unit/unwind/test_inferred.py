@@ -90,73 +90,53 @@ def test_the_rules_are_those_that_the_compiler_tells(flags: list[str], tmp_path:
 
 
 @needs_x86_assembler
-def test_a_stack_pointer_that_is_aligned_and_kept_on_the_stack(tmp_path: Path) -> None:
-    code = assembled(
-        tmp_path,
-        """
-        push %rbx
-        mov %rsp, %rax
-        and $-64, %rsp
-        sub $256, %rsp
-        mov %rax, 248(%rsp)
-        xor %eax, %eax
-        push %rbx
-        pop %rbx
-        mov 248(%rsp), %rsp
-        pop %rbx
-        ret
-        """,
-    )
-    deep = "[sp+248]+16 ra=cfa-8"
-    assert rules(code) == [
-        "sp+8 ra=cfa-8",
-        "sp+16 ra=cfa-8",
-        "sp+16 ra=cfa-8",
-        "r0+16 ra=cfa-8",
-        "r0+16 ra=cfa-8",
-        deep,
-        deep,
-        "[sp+256]+16 ra=cfa-8",
-        deep,
-        "sp+16 ra=cfa-8",
-        "sp+8 ra=cfa-8",
-    ]
+@pytest.mark.parametrize(
+    "listing",
+    [
+        pytest.param(
+            """
+            push %rbx             # sp+8 ra=cfa-8
+            mov %rsp, %rax        # sp+16 ra=cfa-8
+            and $-64, %rsp        # sp+16 ra=cfa-8
+            sub $256, %rsp        # r0+16 ra=cfa-8
+            mov %rax, 248(%rsp)   # r0+16 ra=cfa-8
+            xor %eax, %eax        # [sp+248]+16 ra=cfa-8
+            push %rbx             # [sp+248]+16 ra=cfa-8
+            pop %rbx              # [sp+256]+16 ra=cfa-8
+            mov 248(%rsp), %rsp   # [sp+248]+16 ra=cfa-8
+            pop %rbx              # sp+16 ra=cfa-8
+            ret                   # sp+8 ra=cfa-8
+            """,
+            id="aligned and kept on the stack",
+        ),
+        pytest.param(
+            """
+            push %rbp             # sp+8 ra=cfa-8
+            mov %rsp, %rax        # sp+16 fp=cfa-16 ra=cfa-8
+            sub $4, %rsp          # sp+16 fp=cfa-16 ra=cfa-8
+            and $-32, %rsp        # sp+20 fp=cfa-16 ra=cfa-8
+            mov %rax, (%rsp)      # r0+16 fp=cfa-16 ra=cfa-8
+            mov %rsp, %rbp        # [sp+0]+16 fp=cfa-16 ra=cfa-8
+            lea -128(%rbp), %rsp  # [fp+0]+16 fp=cfa-16 ra=cfa-8
+            push %r12             # [fp+0]+16 fp=cfa-16 ra=cfa-8
+            xor %eax, %eax        # [fp+0]+16 fp=cfa-16 ra=cfa-8
+            pop %r12              # [fp+0]+16 fp=cfa-16 ra=cfa-8
+            mov %rbp, %rsp        # [fp+0]+16 fp=cfa-16 ra=cfa-8
+            pop %rsp              # [sp+0]+16 fp=cfa-16 ra=cfa-8
+            pop %rbp              # sp+16 fp=cfa-16 ra=cfa-8
+            ret                   # sp+8 ra=cfa-8
+            """,
+            id="kept where the frame pointer leads to",
+        ),
+    ],
+)
+def test_a_stack_pointer_that_is_kept(listing: str, tmp_path: Path) -> None:
+    told = [line.partition("# ")[2] for line in listing.splitlines() if line.strip()]
+    assert rules(assembled(tmp_path, listing)) == told
 
 
 @needs_x86_assembler
-def test_a_frame_pointer_to_where_the_stack_pointer_is_kept(tmp_path: Path) -> None:
-    code = assembled(
-        tmp_path,
-        """
-        push %rbp
-        mov %rsp, %rax
-        sub $4, %rsp
-        and $-32, %rsp
-        mov %rax, (%rsp)
-        mov %rsp, %rbp
-        lea -128(%rbp), %rsp
-        push %r12
-        xor %eax, %eax
-        pop %r12
-        mov %rbp, %rsp
-        pop %rsp
-        pop %rbp
-        ret
-        """,
-    )
-    kept = "[fp+0]+16 fp=cfa-16 ra=cfa-8"
-    assert rules(code) == [
-        "sp+8 ra=cfa-8",
-        "sp+16 fp=cfa-16 ra=cfa-8",
-        "sp+16 fp=cfa-16 ra=cfa-8",
-        "sp+20 fp=cfa-16 ra=cfa-8",
-        "r0+16 fp=cfa-16 ra=cfa-8",
-        "[sp+0]+16 fp=cfa-16 ra=cfa-8",
-        *[kept] * 5,
-        "[sp+0]+16 fp=cfa-16 ra=cfa-8",
-        "sp+16 fp=cfa-16 ra=cfa-8",
-        "sp+8 ra=cfa-8",
-    ]
+def test_a_frame_pointer_to_where_the_stack_pointer_was_kept_and_is_not_taken_back(tmp_path: Path) -> None:
     lost = assembled(
         tmp_path, "push %rbp; mov %rsp, %rax; and $-32, %rsp; mov %rax, (%rsp); mov %rsp, %rbp; pop %rbp; ret\n"
     )
