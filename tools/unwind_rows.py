@@ -182,16 +182,24 @@ def is_written_over(rule: str) -> bool:
     return rule.endswith(" kept")
 
 
+def is_behind_call_with_rbx(table: UnwindTable, row: int) -> bool:
+    """Whether a row is the dynamic linker's entry's behind a call, by where RBX is kept, or its own behind that."""
+    texts = [table.texts[table.rules[i]] for i in range(max(row - 2, 0), row + 1)]
+    return texts[-1].startswith("[sp-") or (len(texts) == 3 and texts[1].startswith("[sp-") and texts[0] == texts[2])
+
+
 def surplus(name: str, table: UnwindTable, places: np.ndarray, ends: list[tuple[int, int]]) -> Iterator[str]:
-    """Rows inside of an FDE that a reader does not have, but for where libgcc writes over its own frame."""
+    """Rows inside of an FDE that a reader does not have, but for where libgcc writes over its own frame, and calls of
+    lazy binding.
+    """
     ranges = np.array(sorted(ends), np.uint64).reshape(-1, 2)
     if not len(ranges):
         return
-    own = table.addresses[~np.isin(table.addresses, places)]
-    at = np.searchsorted(ranges[:, 0], own, side="right") - 1
-    for address in own[(at >= 0) & (own < ranges[at, 1])]:
-        text = table.text_at(int(address))
-        if text != "unsupported" and not is_written_over(text):
+    own = np.flatnonzero(~np.isin(table.addresses, places))
+    at = np.searchsorted(ranges[:, 0], table.addresses[own], side="right") - 1
+    for row in own[(at >= 0) & (table.addresses[own] < ranges[at, 1])]:
+        address, text = int(table.addresses[row]), table.texts[table.rules[row]]
+        if text != "unsupported" and not is_written_over(text) and not is_behind_call_with_rbx(table, int(row)):
             yield f"{address:#x}: table has a row {text}, {name} none"
 
 

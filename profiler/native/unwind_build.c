@@ -19,20 +19,13 @@ static void release(struct unwind_table *table)
 	free(table->rule_numbers.slots);
 }
 
-/* How many entries of .eh_frame that could be read turn out to be wrong. */
-static uint32_t add_entries(struct unwind_table *table, const struct unwind_input *input)
+/* The rows of all entries. How many of .eh_frame turn out to be wrong. */
+static uint32_t add_rows(struct unwind_table *table, const struct entries *entries)
 {
-	struct entries entries = { .machine = input->machine };
 	uint32_t wrong = 0;
 
-	read_entries(&entries, table, &input->eh_frame, ENTRY_EH_FRAME);
-	read_entries(&entries, table, &input->debug_frame, ENTRY_DEBUG_FRAME);
-	read_go_functions(&entries, table, input);
-	wrong += sort_entries(&entries);
-	table->header.entries = entries.fdes.count;
-	table->header.bad_entries = entries.bad + wrong;
-	for (uint32_t i = 0; i < entries.fdes.count && !entries.budget.exhausted; i++) {
-		const struct fde *fde = &entries.fdes.items[i];
+	for (uint32_t i = 0; i < entries->fdes.count && !entries->budget.exhausted; i++) {
+		const struct fde *fde = &entries->fdes.items[i];
 		bool is_good = true;
 		packed_rule rule;
 
@@ -43,16 +36,49 @@ static uint32_t add_entries(struct unwind_table *table, const struct unwind_inpu
 		if (find_certain(table, fde->start, fde->end, &rule))
 			add_row(table, fde->start, rule);
 		else if (fde->kind == ENTRY_GO)
-			is_good = run_go(table, fde, input->machine);
+			is_good = run_go(table, fde, entries->machine);
 		else
-			is_good = run_fde(table, &entries.cies.items[fde->cie], fde, input->machine);
+			is_good = run_fde(table, &entries->cies.items[fde->cie], fde, entries->machine);
 		table->header.bad_entries += !is_good;
 		wrong += !is_good && fde->kind == ENTRY_EH_FRAME;
 	}
+	return wrong;
+}
+
+/* Once more from the beginning, now that calls are known from where the CFA is by RBX; false if there are none. */
+static bool begin_again(struct unwind_table *table, const struct entries *entries)
+{
+	struct lazy_binding lazy = table->lazy;
+	const struct unwind_input *input = table->input;
+
+	if (!lazy.row_count || !find_rbx_calls(&lazy, table, entries))
+		return false;
+	release(table);
+	if (!open_table(table, input))
+		table->budget.exhausted = true;
+	table->lazy = lazy;
+	return !table->budget.exhausted;
+}
+
+/* How many entries of .eh_frame that could be read turn out to be wrong. */
+static uint32_t add_entries(struct unwind_table *table, const struct unwind_input *input)
+{
+	struct entries entries = { .machine = input->machine };
+	uint32_t wrong, overlaps;
+
+	read_entries(&entries, table, &input->eh_frame, ENTRY_EH_FRAME);
+	read_entries(&entries, table, &input->debug_frame, ENTRY_DEBUG_FRAME);
+	read_go_functions(&entries, table, input);
+	overlaps = sort_entries(&entries);
+	wrong = add_rows(table, &entries);
+	if (begin_again(table, &entries))
+		wrong = add_rows(table, &entries);
+	table->header.entries = entries.fdes.count;
+	table->header.bad_entries += entries.bad + overlaps;
 	table->budget.exhausted = table->budget.exhausted || entries.budget.exhausted;
 	RELEASE(entries.cies);
 	RELEASE(entries.fdes);
-	return wrong;
+	return wrong + overlaps;
 }
 
 /* Fills a table that need not be initialised; false where it cannot be had. */

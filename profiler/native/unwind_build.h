@@ -6,6 +6,7 @@
  *   unwind_program.c     the instructions of an FDE to rows
  *   unwind_epilogue.c    what these leave out of aarch64's prologues and epilogues
  *   unwind_handler.c     where libgcc writes over its own frame
+ *   unwind_lazy.c        where RBX is while the dynamic linker's entry, which counts from it, calls
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
@@ -53,6 +54,28 @@ struct symbol {
 	uint64_t address, size;
 };
 
+/* --- unwind_lazy.c --- */
+enum { MOST_RBX_ROWS = 16, MOST_RBX_CALLS = 16 }; /* glibc has a few of each */
+
+/* Code of which the CFA is relative to RBX. */
+struct rbx_row {
+	place_t start, end;
+};
+
+/* A call from such code: behind it RBX is not known, but where the function keeps it. */
+struct rbx_call {
+	place_t behind, function;
+	int32_t slot; /* of RBX, from the CFA of the function */
+};
+
+/* Rows are noted while functions are read; once calls are known functions are read again. */
+struct lazy_binding {
+	struct rbx_row rows[MOST_RBX_ROWS];
+	struct rbx_call calls[MOST_RBX_CALLS]; /* their places ascend */
+	unsigned row_count, call_count;
+	bool is_known;
+};
+
 /* --- unwind_table.c --- */
 struct unwind_table {
 	struct unwind_header header;
@@ -75,8 +98,9 @@ struct unwind_table {
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
 	VECTOR(place_t) calls, beginnings; /* as in a table's file */
-	VECTOR(uint32_t) doubtful;         /* numbers of beginnings in the segment that no padding lies before */
-	struct budget budget;              /* without limit */
+	struct lazy_binding lazy;
+	VECTOR(uint32_t) doubtful; /* numbers of beginnings in the segment that no padding lies before */
+	struct budget budget;      /* without limit */
 };
 
 bool open_table(struct unwind_table *table, const struct unwind_input *input);
@@ -84,7 +108,7 @@ bool open_table(struct unwind_table *table, const struct unwind_input *input);
 bool find_place(const struct unwind_table *table, uint64_t address, place_t *place);
 /* Where a segment begins. */
 place_t segment_start(const struct unwind_segment *segment);
-/* The ELF address of a place in the segment that rows are being added to. */
+/* The ELF address of a place. */
 uint64_t elf_address(const struct unwind_table *table, place_t place);
 /* Where the segment of a place ends. */
 place_t segment_end(const struct unwind_table *table, place_t place);
@@ -126,7 +150,7 @@ struct frame_row {
 	int64_t expression_offset; /* of the rule, with an expression */
 	uint32_t cfa_register;     /* an expression leaves these two as they were */
 	int64_t cfa_offset;
-	struct saved ra, fp, sp;
+	struct saved ra, fp, sp, rbx; /* RBX: x86-64's */
 };
 
 /* --- unwind_entries.c --- */
@@ -172,6 +196,23 @@ uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address);
 bool run_cie(const struct cie *cie, uint16_t machine, struct cursor program, struct frame_row *out);
 /* Add the rows of an FDE, the first at its start; false if it breaks a rule: what comes then has UNWIND_NONE. */
 bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine);
+
+/* Where a function keeps RBX. */
+struct kept_rbx {
+	int64_t slot;       /* from the CFA; 0: nowhere yet */
+	bool is_throughout; /* in each row */
+};
+
+/* Run an FDE's instructions for where RBX is alone. False if they break a rule, or have it in none or several slots. */
+bool find_kept_rbx(const struct entries *entries, const struct fde *fde, struct kept_rbx *kept);
+
+/* --- unwind_lazy.c --- */
+/* Find the calls from the rows that were noted; false if there is none. Entries are sorted. */
+bool find_rbx_calls(struct lazy_binding *lazy, const struct unwind_table *table, const struct entries *entries);
+/* Whether a function is called from such rows, so that its caller is not known until it keeps RBX. */
+bool is_called_with_rbx(const struct lazy_binding *lazy, place_t function);
+/* Add a row with the CFA by RBX up to `end`, and those behind its calls. */
+void add_rbx_row(struct unwind_table *table, place_t start, place_t end, packed_rule rule);
 
 /* --- unwind_epilogue.c --- */
 /* Add the rows in `function`, which is emptied, and those that the code from `start` to `end` has beside them. */

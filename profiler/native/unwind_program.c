@@ -35,7 +35,9 @@ enum {
 
 	MOST_REMEMBERED = 16, /* states; compilers nest one or two */
 
-	BY_RCX = UNWIND_CFA_REGISTER + 2, /* its DWARF number */
+	RBX = 3, /* DWARF numbers of x86-64 */
+	BY_RBX = UNWIND_CFA_REGISTER + RBX,
+	BY_RCX = UNWIND_CFA_REGISTER + 2,
 };
 
 struct run {
@@ -52,10 +54,12 @@ struct run {
 	place_t start, before;      /* where the function begins, and the row before */
 	bool is_by_rcx;             /* there was a row with the CFA by RCX: its code is read once */
 	bool leaves;                /* it goes on in a handler there */
+	bool needs_rbx;             /* its callers are not known before it has saved RBX */
+	struct kept_rbx *kept;      /* where there is one, rows are run for this alone */
 	bool saves_x0;              /* as who goes on in a handler does on aarch64 */
 	bool is_whole;              /* nothing was cut off its end */
 	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
-	struct unwind_table *table; /* NULL: a CIE, which has no places */
+	struct unwind_table *table; /* NULL: no rows are added; of a CIE, which has no places, or for `kept` */
 };
 
 static int64_t factored(const struct run *run, int64_t value)
@@ -152,6 +156,18 @@ static packed_rule rule_here(struct run *run)
 	return run->rule;
 }
 
+/* False if RBX is in another slot than in a row before. */
+static bool note_rbx(const struct frame_row *row, struct kept_rbx *kept)
+{
+	if (row->rbx.kind != SAVED_AT_CFA) {
+		kept->is_throughout = false;
+		return row->rbx.kind <= SAVED_SAME;
+	}
+	if (!kept->slot)
+		kept->slot = row->rbx.offset;
+	return kept->slot == row->rbx.offset;
+}
+
 /* A row of the function that is read, which holds up to `end`. */
 static void end_row(struct run *run, uint64_t end, packed_rule rule)
 {
@@ -170,8 +186,11 @@ static void end_row(struct run *run, uint64_t end, packed_rule rule)
 			add_row(run->table, install[i].place, install[i].rule);
 	}
 	run->leaves = run->leaves && (rule & 0xff) != UNWIND_CFA_FP;
-	rule = run->leaves ? (packed_rule)UNWIND_UNSUPPORTED : rule;
-	if (run->table->has_parts)
+	if (run->leaves || (run->needs_rbx && run->row.rbx.kind != SAVED_AT_CFA))
+		rule = UNWIND_UNSUPPORTED;
+	if ((rule & 0xff) == BY_RBX)
+		add_rbx_row(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
+	else if (run->table->has_parts)
 		add_row_until(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
 	else
 		add_row(run->table, place, rule);
@@ -181,11 +200,15 @@ static void end_row(struct run *run, uint64_t end, packed_rule rule)
 /* The row holds up to here. False if the place is before the row, or where the function is not. */
 static bool advance(struct run *run, uint64_t to)
 {
-	if (!run->table || to < run->place || (run->is_whole && to > run->end))
+	if ((!run->table && !run->kept) || to < run->place || (run->is_whole && to > run->end))
 		return false;
 	/* What a clipped function says of code behind its end is not needed, but no fault. */
-	if (to > run->place && run->place < run->end)
-		end_row(run, to, rule_here(run));
+	if (to > run->place && run->place < run->end) {
+		if (!run->kept)
+			end_row(run, to, rule_here(run));
+		else if (!note_rbx(&run->row, run->kept))
+			return false;
+	}
 	run->place = to;
 	return to <= UINT64_MAX >> 1;
 }
@@ -211,6 +234,8 @@ static void save(struct run *run, uint64_t number, enum saved_kind kind, int64_t
 	else if (number == SP_REGISTER(run->machine))
 		run->row.sp = saved;
 	else {
+		if (number == RBX)
+			run->row.rbx = saved;
 		run->saves_x0 = run->saves_x0 || number == 0;
 		return; /* the rule is the same */
 	}
@@ -227,6 +252,8 @@ static void restore(struct run *run, uint64_t number)
 		save(run, number, initial->fp.kind, initial->fp.offset);
 	else if (number == SP_REGISTER(run->machine))
 		save(run, number, initial->sp.kind, initial->sp.offset);
+	else if (number == RBX)
+		run->row.rbx = initial->rbx;
 }
 
 static void define_cfa(struct run *run, uint64_t number, int64_t offset)
@@ -410,6 +437,29 @@ static uint64_t pushed_before(const struct run *run)
 	return factored(run, read_sleb(&c)) >= 0 && !c.bad ? 16 : 0;
 }
 
+static void begin_fde(struct run *run, const struct cie *cie, const struct fde *fde, uint16_t machine)
+{
+	run->c = fde->program;
+	run->cie = cie;
+	run->machine = machine;
+	run->row = cie->initial;
+	run->is_known = false;
+	run->depth = 0;
+	run->place = fde->start;
+	run->start = run->before = fde->start;
+	run->is_by_rcx = run->leaves = run->saves_x0 = run->needs_rbx = false;
+	run->kept = NULL;
+	run->end = fde->end;
+	run->is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
+	run->pushed = pushed_before(run);
+}
+
+/* What was remembered is for code that comes back to it. */
+static bool run_whole(struct run *run)
+{
+	return run_all(run) && (!run->is_whole || run->depth == 0);
+}
+
 bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine)
 {
 	struct run run;
@@ -422,25 +472,28 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 		add_row(table, fde->start, UNWIND_SIGNAL);
 		return true;
 	}
-	run.c = fde->program;
-	run.cie = cie;
-	run.machine = machine;
-	run.row = cie->initial;
-	run.is_known = false;
-	run.depth = 0;
-	run.place = fde->start;
-	run.start = run.before = fde->start;
-	run.is_by_rcx = run.leaves = run.saves_x0 = false;
-	run.end = fde->end;
-	run.is_whole = fde->kind == ENTRY_EH_FRAME; /* those that overlap are none */
+	begin_fde(&run, cie, fde, machine);
 	run.table = table;
-	run.pushed = pushed_before(&run);
-	/* What was remembered is for code that comes back to it. */
-	bool is_good = run_all(&run) && (!run.is_whole || run.depth == 0);
+	run.needs_rbx = is_called_with_rbx(&table->lazy, fde->start);
+	bool is_good = run_whole(&run);
 
 	if (run.place < run.end)
 		end_row(&run, run.end, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
 	if (machine == MACHINE_AARCH64 && !(run.saves_x0 && add_throwing_function(table, fde->start, fde->end)))
 		add_function(table, fde->start, fde->end);
 	return is_good;
+}
+
+bool find_kept_rbx(const struct entries *entries, const struct fde *fde, struct kept_rbx *kept)
+{
+	const struct cie *cie = &entries->cies.items[fde->cie];
+	struct run run;
+
+	*kept = (struct kept_rbx){ .is_throughout = true };
+	if (cie->is_bad || cie->is_signal)
+		return false;
+	begin_fde(&run, cie, fde, entries->machine);
+	run.table = NULL;
+	run.kept = kept;
+	return run_whole(&run) && (run.place >= run.end || note_rbx(&run.row, kept)) && kept->slot;
 }

@@ -77,8 +77,10 @@ bool find_place(const struct unwind_table *table, uint64_t address, place_t *pla
 
 uint64_t elf_address(const struct unwind_table *table, place_t place)
 {
-	const struct unwind_segment *segment = &table->segments[table->segment];
+	const struct unwind_segment *segment = &table->segments[0];
 
+	for (uint32_t i = 1; i < table->header.segments && segment_start(&table->segments[i]) <= place; i++)
+		segment = &table->segments[i];
 	return segment->elf_address + (place - segment_start(segment));
 }
 

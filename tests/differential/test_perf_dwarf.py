@@ -120,5 +120,5 @@ def test_same_stacks_where_those_of_perf_are_complete(tmp_path: Path, program: s
     both = [(ours[key], theirs[key]) for key in whole if ours[key].is_complete]
     assert len(whole) > 20
     assert [pair for pair in both if pair[0].offsets != pair[1].offsets] == []
-    # Callees of lazy binding end early, and say so (docs/unwinding.md).
+    # The first and last instructions of what lazy binding calls end early, and say so (docs/unwinding.md).
     assert len(both) >= 0.98 * len(whole)

@@ -64,9 +64,11 @@ def test_each_instruction_has_its_callers(build: list[str], tmp_path: Path) -> N
         pytest.skip(f"{build[0]} is not installed")
     program, main = build_program(build, FRAMES, tmp_path)
     found = compare_callers(step_through(program, main, MOST_STEPS), EM_X86_64, tmp_path)
-    # The dynamic linker's entry keeps its caller's stack pointer in rbx, which is known in the topmost frame only.
+    # The dynamic linker's entry keeps its caller's stack pointer in rbx. Of what it calls the first instructions have
+    # not saved rbx yet, the last have popped it: where it was, copies of stacks do not reach.
     is_lazy = "-Wl,-z,now" not in build and "-static" not in build
-    check(found, {"unsupported-rule"} if is_lazy else set())
+    check(found, {"unsupported-rule", "unreadable"} if is_lazy else set())
+    assert sum(stack.end in {"unsupported-rule", "unreadable"} for stack in found.incomplete) <= found.steps / 100
 
 
 @pytest.mark.parametrize("build", variants(AARCH64_BUILDS))
