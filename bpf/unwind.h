@@ -44,7 +44,7 @@ enum unwind_cfa {
 	/* Back to the stack that Go has left; the caller's sp is below or above. */
 	/* to where the thread of r14 (aarch64: x28) keeps the sp of another goroutine, plus (offset & 0xffff) */
 	UNWIND_GO_SWITCH,
-	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says; aarch64: + fp */
+	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says, + fp */
 	UNWIND_CFA_FP_LEFT,  /* x86-64: fp + offset, on a stack that the function has left; below sp or above */
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
 	 */
@@ -133,7 +133,7 @@ enum unwind_method {
 #define UNWIND_REGISTERS 2  /* `leaf` is of the topmost frame, and no signal frame lies between */
 #define UNWIND_GUESSED   4  /* some frame above was found by a guess */
 #define UNWIND_TRY_FP    8  /* the frame's rule led nowhere: once more, along frame pointers */
-#define UNWIND_SWITCHED  16 /* and twice that: r14 has led back by UNWIND_GO_SWITCH, which it does once each way */
+#define UNWIND_SWITCHED  16 /* r14 has led back to the goroutine by UNWIND_GO_SWITCH, which it does once */
 #define UNWIND_SP_LOW    64 /* aarch64: along a frame record, which may be anywhere in its frame: sp is at least this */
 
 /* A frame on its way to the bottom. */
@@ -141,7 +141,7 @@ struct unwind_state {
 	__u64 pc; /* without pointer authentication */
 	__u64 sp;
 	__u64 fp;       /* rbp, x29 */
-	__u64 lr;       /* x30; holds in exact frames */
+	__u64 lr;       /* x30; holds in exact frames. x86-64: where C's stack was, see unwind_callback() */
 	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 13 is x22, 14 x28
 	                 */
 	__u32 flags;
@@ -160,7 +160,7 @@ struct unwind_state {
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       25
+#define UNWIND_VERSION       26
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

@@ -224,18 +224,37 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
 /*
  * Back from Go's stacks, by the goroutine's register, r14 or x28, and fields of its structures g and m
  * (runtime/runtime2.go): g begins with the two ends of its stack, has its m at 48, and at 56 and 64 the sp and the pc
- * that it left its stack with; m begins with its own g, on whose stack schedulers and C run.
+ * that it left its stack with; m begins with its own g, on whose stack schedulers and C run. Where C calls Go, that g's
+ * sp is where the last callback left C, and in the word there is what it was before: where the callback around it did.
  */
 #define UNWIND_GO_G_END 8
 #define UNWIND_GO_G_M   48
 #define UNWIND_GO_G_SP  56
 #define UNWIND_GO_G_PC  64
 
+/* Set in unwind_state.lr of x86-64: C's stack is at least here where a callback has left it; none was met yet. */
+#define UNWIND_NO_CALLBACK 1
+
+/*
+ * The sp that a callback from C has left C's stack with. Where the thread is on that stack it may be amid a callback
+ * that is noted already, or still, but has not changed stacks: what is noted then lies below what C was called from.
+ */
+UNWIND_INLINE int unwind_callback(struct unwind_memory *memory, struct unwind_state *state, __u64 g, __u64 *sp)
+{
+	__u64 last = state->lr, at = last && !(last & UNWIND_NO_CALLBACK) ? last : g + UNWIND_GO_G_SP;
+	int end = unwind_read(memory, at, sp);
+
+	if (!end && last & UNWIND_NO_CALLBACK && *sp < last)
+		end = unwind_read(memory, *sp, sp);
+	state->lr = *sp;
+	return end ? end : *sp <= last || *sp & 7 ? UNWIND_END_UNSUPPORTED_RULE : 0;
+}
+
 UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
                             struct unwind_places *places)
 {
 	__u64 *cfa = &places->cfa;
-	__u32 offset = rule->offset, flag = UNWIND_SWITCHED;
+	__u32 offset = rule->offset, flag = offset >> 16 ? UNWIND_SWITCHED : 0;
 	__u64 g = 0, m = 0, word = 0;
 	int end;
 
@@ -247,11 +266,15 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 			end = unwind_read(memory, state->sp + (offset & 0xff), &word);
 		*cfa -= word; /* now the callee's sp; aarch64's return addresses lie at the lower end of the frame */
 		places->pc_at = *cfa;
-		*cfa += UNWIND_MACHINE == UNWIND_AARCH64 ? (__u64)rule->fp : 8;
+		*cfa += rule->fp;
+		if (UNWIND_MACHINE == UNWIND_X86_64) {
+			places->pc_at = *cfa - 8;
+			if (!state->lr)
+				state->lr = state->sp | UNWIND_NO_CALLBACK;
+		}
+		state->leaf[14] = g; /* C's code may have had another value there */
 		return end;
 	}
-	if (offset >> 16)
-		flag <<= 1;
 	if (!(state->flags & UNWIND_REGISTERS) || state->flags & flag)
 		return UNWIND_END_UNSUPPORTED_RULE;
 	state->flags |= flag;
@@ -266,7 +289,7 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 		return end;
 	if (!g)
 		return UNWIND_END_COMPLETE; /* the scheduler between two goroutines */
-	end = unwind_read(memory, g + UNWIND_GO_G_SP, cfa);
+	end = flag ? unwind_read(memory, g + UNWIND_GO_G_SP, cfa) : unwind_callback(memory, state, g, cfa);
 	places->pc_at = *cfa; /* where aarch64 has it */
 	*cfa += offset & 0xffff;
 	if (UNWIND_MACHINE == UNWIND_X86_64)
@@ -304,7 +327,7 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
                                const struct unwind_places *places)
 {
-	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS | 3 * UNWIND_SWITCHED;
+	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS | UNWIND_SWITCHED;
 	int is_old = unwind_is_old(state, rule);
 	int is_guess = rule->cfa & UNWIND_INFERRED || kind == UNWIND_FP_GUESS || is_old;
 	__u64 fp = state->fp, pc = places->pc;

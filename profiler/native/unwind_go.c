@@ -84,8 +84,9 @@ static uint32_t kind_of(const struct go_table *go, uint8_t flags, uint32_t name_
 
 	if (flags & FLAG_TOP_FRAME)
 		return GO_OUTERMOST;
-	/* On some machines, and in older versions, clocks are read by functions that stay on their stack. */
-	if (known && (known != GO_CLOCK || flags & FLAG_WRITES_SP))
+	/* On some machines, and in older versions, clocks are read by functions that stay on their stack; and what
+	 * calls one from code of another calling convention has its name. */
+	if (known && (known == GO_CROSSCALL || flags & FLAG_WRITES_SP))
 		return GO_KNOWN_SWITCH + known;
 	/* mcall leaves its caller's stack for good. */
 	if (flags & FLAG_WRITES_SP)
@@ -141,8 +142,8 @@ void read_go_functions(struct entries *entries, const struct unwind_table *table
 	}
 }
 
-/* Bytes of the frame (without the return address of x86-64) to a rule. Go's code finds its frames by SP alone, and the
- * stacks of C that it leads to are others: where FP is saved does not matter. */
+/* Bytes of the frame (without the return address of x86-64) to a rule. Go's code finds its frames by SP alone, and
+ * what C has above them gets its FP back from crosscall2: where else FP is saved does not matter. */
 static packed_rule go_rule(int32_t bytes, uint16_t machine)
 {
 	if (bytes < 0 || bytes & 7)

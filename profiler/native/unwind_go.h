@@ -20,7 +20,7 @@ struct go_parts {
 	uint32_t current; /* offset in struct m of its current goroutine, once a function has told it; 0 */
 };
 
-enum go_switch { GO_SWITCHES_NOT, GO_SYSTEMSTACK, GO_MORESTACK, GO_ASMCGOCALL, GO_CGOCALLBACK, GO_CLOCK };
+enum go_switch { GO_SWITCHES_NOT, GO_SYSTEMSTACK, GO_MORESTACK, GO_ASMCGOCALL, GO_CGOCALLBACK, GO_CLOCK, GO_CROSSCALL };
 
 /* Which of the functions that are known to change stacks has this name. */
 enum go_switch go_switch_named(const char *name);

@@ -113,6 +113,8 @@ bool find_go_arm_parts(enum go_switch kind, const uint8_t *bytes, uint32_t size,
 	struct code code = { bytes, size };
 
 	parts->count = 0;
+	if (kind == GO_CROSSCALL)
+		return true; /* callbacks are not followed that far */
 	if (word_at(&code, 0) != PUSH_LR)
 		return false;
 	return kind == GO_SYSTEMSTACK  ? find_systemstack(&code, parts)

@@ -80,6 +80,8 @@ static bool find_morestack(const uint8_t *code, uint32_t size, struct go_parts *
  * stack already, the stack pointer itself is. */
 static bool find_asmcgocall(const uint8_t *code, uint32_t size, struct go_parts *parts)
 {
+	/* push %rbp; mov %rsp,%rbp: since Go 1.21 */
+	int16_t frame = FIND(0, 0x55, 0x48, 0x89, 0xe5) == 4 ? 16 : 8;
 	uint32_t away = FIND(0, 0x48, 0x8b, 0x66, 0x38); /* mov 0x38(%rsi),%rsp */
 	/* mov %rdi,goroutine(%rsp); mov 8(%rdi),%rdi; sub %rdx,%rdi */
 	uint32_t kept = FIND(away, 0x48, 0x89, 0x7c, 0x24, ANY, 0x48, 0x8b, 0x7f, 0x08, 0x48, 0x29, 0xd7);
@@ -109,11 +111,12 @@ static bool find_asmcgocall(const uint8_t *code, uint32_t size, struct go_parts 
 		return false;
 	add_part(parts, away, start, UNWIND_UNSUPPORTED, false);
 	add_part(parts, start, end,
-	         pack_rule(UNWIND_GO_CALL_OF_C, UNWIND_RA_CFA, UNWIND_FP_SAME, (int32_t)(goroutine << 8 | depth)),
-	         false);
+	         pack_rule(UNWIND_GO_CALL_OF_C, UNWIND_RA_CFA, frame, (int32_t)(goroutine << 8 | depth)), false);
 	add_part(parts, same_away, same, UNWIND_UNSUPPORTED, false);
 	add_part(parts, same, same_end,
-	         pack_rule(UNWIND_CFA_SP_DEREF, UNWIND_RA_CFA, UNWIND_FP_SAME, (int32_t)(same_at << 8 | 8)), false);
+	         pack_rule(UNWIND_CFA_SP_DEREF, UNWIND_RA_CFA, UNWIND_FP_SAME,
+	                   (int32_t)(same_at << 8 | (uint32_t)frame)),
+	         false);
 	return true;
 }
 
@@ -150,6 +153,23 @@ static bool find_clock(const uint8_t *code, uint32_t size, struct go_parts *part
 	return true;
 }
 
+/* C calls Go by this, and may have frames by RBP. Older versions save it behind a part of their frame. */
+static bool find_crosscall(const uint8_t *code, uint32_t size, struct go_parts *parts)
+{
+	uint32_t saved = FIND(0, 0x55, 0x48, 0x89, 0xe5), restored = FIND(saved, 0x5d, 0xc3) - 1;
+
+	if (saved != 4) {
+		/* sub frame,%rsp; mov %rbp,frame-8(%rsp); lea frame-8(%rsp),%rbp … mov frame-8(%rsp),%rbp */
+		saved = FIND(0, 0x48, 0x83, 0xec, ANY, 0x48, 0x89, 0x6c, 0x24, ANY, 0x48, 0x8d, 0x6c, 0x24, ANY);
+		restored = FIND(saved, 0x48, 0x8b, 0x6c, 0x24, ANY);
+		if (saved != 14 || code[3] != code[8] + 8 || code[8] != code[13])
+			return true; /* nothing is said of RBP */
+	}
+	if (restored > saved && restored < size)
+		add_part(parts, saved, restored, pack_rule(UNWIND_CFA_SP, UNWIND_RA_CFA, -16, 0), true);
+	return true;
+}
+
 bool find_go_parts(enum go_switch kind, const uint8_t *code, uint32_t size, struct go_parts *parts)
 {
 	parts->count = 0;
@@ -159,6 +179,7 @@ bool find_go_parts(enum go_switch kind, const uint8_t *code, uint32_t size, stru
 	case GO_ASMCGOCALL: return find_asmcgocall(code, size, parts);
 	case GO_CGOCALLBACK: return find_cgocallback(code, size, parts);
 	case GO_CLOCK: return find_clock(code, size, parts);
+	case GO_CROSSCALL: return find_crosscall(code, size, parts);
 	default: return false;
 	}
 }
@@ -181,6 +202,7 @@ enum go_switch go_switch_named(const char *name)
 		{ "runtime.morestack", GO_MORESTACK },
 		{ "runtime.asmcgocall", GO_ASMCGOCALL },
 		{ "runtime.cgocallback", GO_CGOCALLBACK },
+		{ "crosscall2", GO_CROSSCALL },
 		{ "runtime.nanotime1", GO_CLOCK },
 		{ "runtime.walltime", GO_CLOCK },
 		{ "time.now", GO_CLOCK },

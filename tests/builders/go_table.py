@@ -31,6 +31,7 @@ class GoFunction:
     code: Sequence[GoCode]
     calls: Sequence[tuple[str, int]] = field(default=())
     writes_sp: bool = False  # as Go's assembler found
+    frame: int = 0  # bytes, in all its code
 
     @property
     def end(self) -> int:
@@ -75,7 +76,7 @@ def go_table(functions: Sequence[GoFunction], files: Sequence[str], version: str
     for function in functions:
         places = []
         for column in (
-            [(part.size, 0) for part in function.code],
+            [(part.size, function.frame) for part in function.code],
             [(part.size, part.file) for part in function.code],
             [(part.size, part.line) for part in function.code],
             [(part.size, part.call) for part in function.code],

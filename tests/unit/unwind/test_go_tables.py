@@ -108,11 +108,109 @@ def test_where_go_calls_c_the_goroutine_is_on_the_stack() -> None:
     assert table.text_at(start) == table.text_at(start + 3) == "sp+8 ra=cfa-8"
     assert table.text_at(start + 4) == "unsupported"
     called = start + len(to_the_thread)
-    assert table.text_at(called + 1) == f"call of C+{0x30 << 8 | 0x28} ra=cfa-8"
+    assert table.text_at(called + 1) == f"call of C+{0x30 << 8 | 0x28} fp=cfa+8 ra=cfa-8"
     assert table.text_at(called + 5) == "sp+8 ra=cfa-8"
     again = called + len(back)
     assert table.text_at(again + 4) == "unsupported"
     assert table.text_at(again + 10) == "[sp+40]+8 ra=cfa-8"
+
+
+# Go 1.27: push %rbp; mov %rsp,%rbp; mov 0x38(%rsi),%rsp; mov %rdi,8(%rsp); mov 8(%rdi),%rdi; sub %rdx,%rdi;
+# mov %rdi,(%rsp); call *%rax; mov %rsi,%rsp; ret; and on that stack already: sub $0x10,%rsp; mov %rdx,(%rsp); call …
+FRAMED_ASMCGOCALL = bytes.fromhex("55 4889e5 488b6638 48897c2408 488b7f08 4829d7 48893c24 ffd0 4889f4 c3")
+FRAMED_ASMCGOCALL += bytes.fromhex("4883ec10 48891424 ffd0 4889f4 c3")
+CALL_OF_C = 29  # behind its call
+# push %rbp; mov current(%rbx),%rsi; mov %rdi,%rsp; call *%rdx; mov 0x38(%rsi),%rsp; ret
+CGOCALLBACK = bytes.fromhex("55 488bb3c0000000 4889fc ffd2 488b6638 c3")
+CALL_OF_GO = 13
+
+
+def test_what_calls_it_for_another_calling_convention_has_its_name_and_stays_on_its_stack() -> None:
+    table = go_with_debug_frame(bytes.fromhex("55 4889e5 e8aaffffff 5d c3"), "runtime.asmcgocall", writes_sp=False)
+    assert {table.text_at(TEXT + 8 + at) for at in range(11)} == {"sp+8 ra=cfa-8"}
+
+
+def test_where_it_has_a_frame_the_return_address_is_above_it() -> None:
+    table = go_with_debug_frame(FRAMED_ASMCGOCALL, "runtime.asmcgocall")
+    start = TEXT + 8
+    assert table.text_at(start + CALL_OF_C - 1) == f"call of C+{8 << 8} fp=cfa+16 ra=cfa-8"
+    assert table.text_at(start + len(FRAMED_ASMCGOCALL) - 5) == "[sp+0]+16 ra=cfa-8"
+
+
+def callbacks_table() -> tuple[bytes, int, int]:
+    """Of main.main, eight bytes; and where the code of the two functions begins that lead from Go to C and back."""
+    to_c, to_go = 8, 8 + len(FRAMED_ASMCGOCALL)
+    code = bytes(8) + FRAMED_ASMCGOCALL + CGOCALLBACK
+    functions = [
+        GoFunction("main.main", 0, [GoCode(8, 0, 1)]),
+        GoFunction("runtime.asmcgocall", to_c, [GoCode(len(FRAMED_ASMCGOCALL), 0, 1)], writes_sp=True, frame=8),
+        GoFunction("runtime.cgocallback", to_go, [GoCode(len(CGOCALLBACK), 0, 1)], writes_sp=True, frame=8),
+    ]
+    program = go_program(functions, ["main.go"], "1.18", text=TEXT)
+    source = sections.table_input(parse_elf(memoryview(program)), None, b"x")
+    table = binding.build_table(replace(source, read_code=lambda address, size: code[address - TEXT :][:size]))
+    assert table
+    return table, TEXT + to_c, TEXT + to_go
+
+
+@pytest.mark.parametrize("at", ["goroutine's stack", "C's stack"])
+def test_each_callback_leads_to_the_c_code_that_made_it(at: str) -> None:
+    """Go calls C calls Go calls C calls Go; sampled there, or before the stack is changed for it, but noted already."""
+    table, to_c, to_go = callbacks_table()
+    bottom, is_on_goroutine = 0x7000, at == "goroutine's stack"
+    stack = bottom if is_on_goroutine else bottom + 0x240
+    inner, outer, g, m, g0 = (bottom + place for place in (0x40, 0x80, 0xC0, 0x100, 0x200))
+    behind_c, behind_go = to_c + CALL_OF_C, to_go + CALL_OF_GO
+    depth, stack_end = 0x28, stack + 0x30
+    words = {
+        inner: outer,  # where the callback around it has left C's stack
+        inner + 8: behind_c,
+        inner + 16: depth,
+        inner + 24: g,
+        outer: bottom + 0x1000,
+        outer + 8: TEXT + 4,
+        g + 8: stack_end,
+        g + 48: m,
+        m: g0,
+        m + 0xC0: g,
+        g0 + 56: inner,
+        stack: behind_go,
+        stack_end - depth + 8: behind_go,
+    }
+    memory = np.zeros(0x60, np.uint64)  # copied from SP on
+    sp = stack if is_on_goroutine else inner
+    for address, word in words.items():
+        memory[(address - sp) // 8] = word
+    registers = np.zeros((1, 17), np.uint64)
+    registers[0, 7] = sp
+    registers[0, 14] = g if is_on_goroutine else 0x1234  # C's code may have any value there
+    registers[0, 16] = TEXT + 2 if is_on_goroutine else to_go + 3
+    zero = np.zeros(1, np.uint64)
+    copied = walk.CopiedStacks(
+        sections.EM_X86_64, registers, zero.astype(np.uint32), zero, np.array([0x300], np.uint32), memory.view(np.uint8)
+    )
+    mapping = np.array([(TEXT, TEXT + 0x1000, 0x1000, 0, walk.MappingKind.TABLE)], walk.MAPPING)
+    walked = walk.walk_stacks(copied, walk.World([mapping], [table]))
+    leaf = [TEXT + 2, behind_go] if is_on_goroutine else [to_go + 3]
+    assert walked.addresses.tolist()[: len(leaf) + 3] == [*leaf, behind_c, behind_go, TEXT + 4]
+
+
+CROSSCALL_1_19 = "4883ec30 48896c2428 488d6c2428 ffd0 488b6c2428 4883c430 c3"
+CROSSCALL_1_27 = "55 4889e5 4883ec30 48896c2428 488d6c2428 ffd0 488b6c2428 4883c430 5d c3"
+
+
+@pytest.mark.parametrize(("code", "saved", "restored"), [(CROSSCALL_1_19, 14, 21), (CROSSCALL_1_27, 4, 30)])
+def test_c_that_calls_go_has_its_frame_pointer_back(code: str, saved: int, restored: int) -> None:
+    table = go_with_debug_frame(bytes.fromhex(code), "crosscall2", writes_sp=False)
+    start = TEXT + 8
+    rules = [table.text_at(start + at) for at in range(len(bytes.fromhex(code)))]
+    assert set(rules[:saved]) == {"sp+8 ra=cfa-8"} == set(rules[restored:])
+    assert set(rules[saved:restored]) == {"sp+8 fp=cfa-16 ra=cfa-8"}
+
+
+def test_c_that_calls_go_in_another_way_is_counted_as_it_was() -> None:
+    table = go_with_debug_frame(bytes.fromhex("4883ec30 48896c2420 488d6c2428 ffd0 c3"), "crosscall2", writes_sp=False)
+    assert {table.text_at(TEXT + 8 + at) for at in range(16)} == {"sp+8 ra=cfa-8"}
 
 
 def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
