@@ -99,7 +99,7 @@ def test_memory_is_small_whatever_the_length(build: Build, folder: Path) -> None
     result = run_record("-F", "4999", "-q", "--", "sh", "-c", script, folder=folder)
     most = re.findall(r"^VmHWM:\s+(\d+) kB$", result.stdout, re.MULTILINE)
     assert len(most) == 2, result.stderr
-    assert int(most[1]) < 60 << 10
+    assert int(most[1]) < 50 << 10
     before, later = map(int, re.findall(r"^VmRSS:\s+(\d+) kB$", result.stdout, re.MULTILINE))
     assert later < before + (1 << 10)
     assert (folder / "samples.parquet").exists()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tdprof.capture.spool import CGROUPS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.linux.btf import read_kernel_types
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf.settings import Cgroups, Setting
 from tdprof.recorder.host import read_text
+from tdprof.recorder.kernel_types import read_kernel_types
 from tdprof.recorder.ring import write_all
 from tdprof.values import dataclass
 

@@ -5,9 +5,9 @@ import ctypes
 import threading
 
 from tdprof.errors import TdprofError
-from tdprof.linux.btf import read_kernel_types
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.bpf.object_file import hear_no_signals
+from tdprof.recorder.kernel_types import read_kernel_types
 
 # In the structure's order.
 _PLACES = (
@@ -23,7 +23,7 @@ _PLACES = (
 
 
 class ExecPlaces:
-    """What the programs are told of it, once: it takes some 50 ms, which a recording of one process can do without.
+    """What the programs are told of it, once: it takes some 10 ms, which a recording of one process can do without.
 
     Args:
         fd: of the map ``exec_places``, whose descriptor may be closed after `close`.

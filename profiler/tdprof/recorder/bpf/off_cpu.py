@@ -16,7 +16,6 @@ from typing import Any
 
 from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE, WAKINGS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.linux.btf import read_kernel_types
 from tdprof.model.thread_state import ThreadState
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf import maps as bpf_maps
@@ -38,6 +37,7 @@ from tdprof.recorder.bpf.standing_threads import StandingThread, standing_thread
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.bpf.visits import TOLD_VISITS, VISITS, Stay, Visit, Visits
 from tdprof.recorder.host import KALLSYMS
+from tdprof.recorder.kernel_types import read_kernel_types
 from tdprof.recorder.ring import BpfRing, write_all
 from tdprof.values import dataclass
 

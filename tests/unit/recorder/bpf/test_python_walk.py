@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tdprof.linux.btf import KernelTypes
 from tdprof.recorder.bpf import exec_places, python_walk
 from tdprof.recorder.bpf.exec_places import ExecPlaces
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM
 from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
+from tdprof.recorder.kernel_types import KernelTypes
 
 PATIENCE_S = 300
 

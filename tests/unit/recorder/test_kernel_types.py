@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from tdprof.errors import TdprofError
-from tdprof.linux.btf import read_kernel_types
+from tdprof.native.library import load_native
+from tdprof.recorder import kernel_types
+from tdprof.recorder.kernel_types import KERNEL_BTF, read_kernel_types
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "python"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(kernel_types, "load_native", lambda: None)
+    elif not load_native():
+        pytest.skip("the compiled library was not built")
 
 
 def written(folder: Path, data: bytes) -> Path:
@@ -43,7 +53,7 @@ def test_members_of_what_has_no_name_are_the_structures(tmp_path: Path) -> None:
     data += struct.pack("<III", names["mm"], 4 << 24 | 3, 40)
     data += struct.pack("<III", names["kept"], 9, 0) + struct.pack("<III", 0, 2, 128) + struct.pack("<III", 0, 9, 320)
     whole = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(data), len(data), len(text)) + data + text
-    found = read_kernel_types(["mm"], [], written(tmp_path, whole)).offsets
+    found = read_kernel_types(["mm", "absent"], [], written(tmp_path, whole)).offsets
     assert found.keys() == {("mm", "kept"), ("mm", "code")}
     assert found["mm", "kept"] == 0
 
@@ -51,7 +61,11 @@ def test_members_of_what_has_no_name_are_the_structures(tmp_path: Path) -> None:
 ODD_KIND = struct.pack("<HBBIIIIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 1, 0, 31 << 24, 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x9f\xeb", bytes(64), ODD_KIND])
+CUT = struct.pack("<HBBIIIIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 2, 0, 4 << 24, 0)
+HALF_A_TYPE = struct.pack("<HBBIIIIIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 0, 0, 4 << 24, 0, 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x9f\xeb", bytes(64), ODD_KIND, CUT, HALF_A_TYPE])
 def test_damage_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(TdprofError, match="is damaged"):
         read_kernel_types(["task"], [], written(tmp_path, data))
@@ -61,3 +75,15 @@ def test_a_kernel_that_does_not_tell_is_said(tmp_path: Path) -> None:
     with pytest.raises(TdprofError, match="does not tell its types") as caught:
         read_kernel_types(["task"], [], tmp_path / "none")
     assert "CONFIG_DEBUG_INFO_BTF" in (caught.value.hint or "")
+
+
+@pytest.mark.skipif(not KERNEL_BTF.exists(), reason="the kernel does not tell its types")
+def test_compiled_or_not_the_kernels_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    structures = ("task_struct", "mm_struct", "inode", "css_set", "no_such_struct")
+    found = [read_kernel_types(structures, ["cgroup_subsys_id"], typedefs=["btf_trace_sched_switch"])]
+    monkeypatch.setattr(kernel_types, "load_native", lambda: None)
+    found.append(read_kernel_types(structures, ["cgroup_subsys_id"], typedefs=["btf_trace_sched_switch"]))
+    assert found[0] == found[1]
+    assert {structure for structure, _ in found[0].offsets} == set(structures[:-1])
+    assert found[0].enumerators["cpu_cgrp_id"] >= 0
+    assert found[0].offsets["task_struct", "pid"] > found[0].offsets["task_struct", "mm"] > 0
