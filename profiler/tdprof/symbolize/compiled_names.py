@@ -8,8 +8,9 @@ from tdprof.symbolize.locations import SourcePlace
 
 # V8's, before the function's own name: interpreted, baseline, Maglev, TurboFan (CodeKindToMarker in
 # src/objects/code-kind.cc), the latter two for one closure only, or to go on within a loop (from V8 14 on); "Function",
-# "LazyCompile" and "Script" until V8 9.
+# "LazyCompile" and "Script" until V8 10.
 _V8 = re.compile(r"((?:JS|Eval|Function|LazyCompile|Script):)(?:o?([~^+*])'?)?")
+_V8_HAS_COLUMN = "JS:"  # in names that begin so; of V8 10 and before some have it (Node 16), others have not (Node 18)
 _V8_WASM_TIER = re.compile(r"(-[0-9]+)-(?:liftoff|turbofan)\Z")  # WasmCode::LogCode in src/wasm/wasm-code-manager.cc
 # .NET's, behind it (PrepareCodeConfig::GetJitOptimizationTierStr in src/coreclr/vm/prestub.cpp).
 _DOTNET_TIER = re.compile(
@@ -57,9 +58,15 @@ def script_of(name: str) -> Script | None:
     """What the name of a function of JavaScript says, with or without its tier; None of other names."""
     begin = _V8.match(name)
     text, _, column = name.rpartition(":")
-    text, _, line = text.rpartition(":")
-    if not (begin and _is_number(line) and _is_number(column)):
+    before, _, line = text.rpartition(":")
+    if not (begin and _is_number(column)):
         return None
+    if _is_number(line):
+        text = before
+    elif begin[1] == _V8_HAS_COLUMN:
+        return None
+    else:
+        line = column
     head = _V8_FILE.match(text)
     file = text[head.end() :] if head else text.rpartition(" ")[2]
     return Script(begin[2] or "", unquote(file.removeprefix(_URL)) if file.startswith(_URL) else file, int(line))

@@ -213,7 +213,8 @@ def _line_ranges(profile: Profile, stacks: FrameStacks, functions: int) -> list[
 _Key = Callable[[_Side, int], Hashable]
 _PLACE = re.compile(r"\+0x[0-9a-f]+(-0x[0-9a-f]+)?$")  # how the name of a place without a function ends
 
-_SCRIPT = re.compile(r"([A-Za-z]+:[^ ].*):[0-9]+:[0-9]+")  # but a function without a name: "JS: /srv/app.js:1:1"
+# But a function without a name: "JS: /srv/app.js:1:1". Node 18 tells no column.
+_SCRIPT = re.compile(r"([A-Za-z]+:[^ ].*):[0-9]+:[0-9]+|((?:Eval|Function|LazyCompile|Script):[^ ].*):[0-9]+")
 
 
 def _by_file(side: _Side, id_: int) -> Hashable:
@@ -245,7 +246,7 @@ def _by_name(side: _Side, id_: int) -> Hashable:
 def _by_script(side: _Side, id_: int) -> Hashable:
     """Of a function of JavaScript, whose name ends with where it begins, what stands before; if it has a name there."""
     match = _SCRIPT.fullmatch(side.names[id_])
-    return (match[1], side.files[id_]) if match and side.files[id_] else None
+    return (match[1] or match[2], side.files[id_]) if match and side.files[id_] else None
 
 
 # In this order; a key of None matches nothing.

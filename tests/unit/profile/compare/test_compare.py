@@ -70,6 +70,17 @@ def test_a_function_of_javascript_is_itself_where_lines_were_added_above_it() ->
     assert set(found.values()) == {Match.ONLY_A, Match.ONLY_B}
 
 
+def test_so_is_one_that_tells_no_column() -> None:
+    """Node 18's."""
+    a, b = (
+        profile_of(*(Frame(f"LazyCompile:{name}", file="/app.js", module="[anon]") for name in names))
+        for names in (("f /app.js:1", " /app.js:20"), ("f /app.js:3", " /app.js:22"))
+    )
+    found = matches(compare(a, b))
+    assert found.pop(("LazyCompile:f /app.js:1", "LazyCompile:f /app.js:3")) is Match.MOVED
+    assert set(found.values()) == {Match.ONLY_A, Match.ONLY_B}
+
+
 def test_functions_of_python_that_have_their_name_from_others_are_one_unless_both_have_the_same() -> None:
     def script(**samples: int) -> Profile:
         builder = ProfileBuilder()
