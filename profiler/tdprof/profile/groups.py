@@ -7,6 +7,7 @@ import numpy as np
 from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct, group_of_row, group_rows
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
+from tdprof.model.events import OFF_CPU
 from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.thread_state import ThreadState
@@ -15,7 +16,7 @@ from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
 from tdprof.profile.idle import is_idle
-from tdprof.profile.intervals import seconds_of_samples
+from tdprof.profile.intervals import Intervals, seconds_of_samples
 from tdprof.profile.languages import sample_languages
 from tdprof.profile.phases import Change, find_phases
 from tdprof.profile.thread_times import times_of
@@ -45,6 +46,7 @@ class Groups:
         cgroup: of rows of control groups: which; None where it is not told.
         seconds: of rows of seconds or phases: when each begins and ends, nanoseconds since the recording's start.
         changes: of rows of phases: what changed since the one before.
+        waiting: of rows of phases, if the recording has time off a CPU: how many threads waited for a CPU, on average.
         spent: of rows of processes and threads, if the recording tells: where their time went; None where it does not.
     """
 
@@ -63,6 +65,7 @@ class Groups:
     cgroup: Sequence[Cgroup | None]
     seconds: Sequence[tuple[int, int]] = ()
     changes: Sequence[Sequence[Change]] = ()
+    waiting: Sequence[float] = ()
     spent: Sequence[TimeSpent | None] = ()
 
     def __len__(self) -> int:
@@ -141,7 +144,18 @@ def _by_time(profile: Profile, kind: GroupKind, event: int) -> Groups:
         [],
         [*zip(found.begin.tolist(), found.end.tolist(), strict=True)],
         phases.changes if phases else [],
+        _waiting(profile, found) if phases else [],
     )
+
+
+def _waiting(profile: Profile, found: Intervals) -> list[float]:
+    """How many threads waited for a CPU in each stretch, on average; empty where the recording does not tell."""
+    names, samples = [each.name for each in profile.events], profile.samples
+    if OFF_CPU not in names:
+        return []
+    is_waiting = (samples.event == names.index(OFF_CPU)) & (samples.state == ThreadState.RUNNABLE)
+    waited_ns = np.bincount(found.number[is_waiting], samples.weight[is_waiting], len(found.end))
+    return [float(each) for each in waited_ns / np.maximum(found.end - found.begin, 1)]
 
 
 def _shares(profile: Profile, weight: U64, event: int) -> F64:

@@ -47,6 +47,7 @@ def rows_json(profile: Profile, groups: Groups, limit: int) -> Iterator[dict[str
             "hottest": None if np.isnan(groups.hottest_share[row]) else names[groups.hottest[row]],
             "hottest_share": _number(groups.hottest_share[row]),
             **({"time_spent": time_spent_json(groups.spent[row])} if groups.spent else {}),
+            **({"threads_waiting": groups.waiting[row]} if groups.waiting else {}),
             **({"changes": changes_json(groups.changes[row], names)} if groups.changes else {}),
         }
 

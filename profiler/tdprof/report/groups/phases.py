@@ -22,12 +22,28 @@ def phase_lines(profile: Profile, groups: Groups, width: int) -> list[Text]:
         f"{plural(len(groups), 'phase', 's')}: where the profile changes by {LEAST_CHANGE:.0%} of its samples or more, "
         f"and by more than chance (intervals that are alike are cut in {FALSE_POSITIVE_RATE:.0%} of recordings)"
     ]
-    for (begin_ns, end_ns), changes in zip(groups.seconds, groups.changes, strict=True):
+    are_others_unknown = False
+    for row, ((begin_ns, end_ns), changes) in enumerate(zip(groups.seconds, groups.changes, strict=True)):
         if changes:
-            parts = [describe_change(each, names) for each in _distinct(changes)[:_MOST_CHANGES]]
+            told = _distinct(changes)[:_MOST_CHANGES]
+            parts = [describe_change(each, names) + _waiting(groups, row, each) for each in told]
+            are_others_unknown |= not groups.waiting and any(each.function is None for each in told)
             window = f"--time {_exact(begin_ns)}-{_exact(end_ns)}"
             sentences.append(f"at {format_seconds(begin_ns)}: {', '.join(parts)} ({window})")
+    if are_others_unknown:
+        sentences.append(
+            "how much there is also changes where other programs take the CPUs: with record --off-cpu it would stand "
+            "here how many threads waited for one"
+        )
     return [line for sentence in sentences for line in prose(sentence, width)]
+
+
+def _waiting(groups: Groups, row: int, change: Change) -> str:
+    """What tells a program that does less from one that others take the CPUs from."""
+    if change.function is not None or not groups.waiting:
+        return ""
+    before, after = groups.waiting[row - 1 : row + 1]
+    return f" (threads waiting for a CPU {before:.2f} → {after:.2f})"
 
 
 def _distinct(changes: Sequence[Change]) -> list[Change]:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from builders.profiles import ProfileBuilder
+from builders.profiles import CLOCK, ProfileBuilder
 from tdprof.model.choices import GroupKind
+from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.profile import Profile
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.groups import group_samples
 from tdprof.report.groups.csv import render_csv
 from tdprof.report.groups.json import render_json
@@ -73,6 +75,40 @@ def test_phases_are_told_with_what_changes_and_how_to_see_one_alone() -> None:
     assert [(row["begin_ns"], row["end_ns"]) for row in document["rows"]] == [(0, 12 * S), (12 * S, 24 * S)]
     rows = list(csv.DictReader(io.StringIO("".join(render_csv(profile, groups)))))
     assert [row["hottest"] for row in rows] == ["parse", "sort"]
+
+
+def halved(*, has_off_cpu: bool) -> Profile:
+    """Half a minute of one thread that has a CPU all the time, then half of it since it waits for one."""
+    builder = ProfileBuilder((CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 10_000_000)) if has_off_cpu else (CLOCK,))
+    for second in range(60):
+        on_cpu = 1000 if second < 30 else 500
+        builder.add("main", "work", weight=on_cpu * S // 1000, count=on_cpu, time_ns=(second + 1) * S)
+        if has_off_cpu and second >= 30:
+            for state, count in ((ThreadState.RUNNABLE, 45), (ThreadState.INTERRUPTIBLE, 5)):
+                weight = count * S // 100
+                builder.add("main", event=1, weight=weight, count=count, state=state, time_ns=(second + 1) * S)
+    return builder.build(duration_ns=60 * S)
+
+
+def test_a_phase_of_a_program_that_others_take_the_cpus_from_says_how_many_threads_wait() -> None:
+    profile = halved(has_off_cpu=True)
+    groups = group_samples(profile, GroupKind.PHASE)
+    text = render_text(profile, groups, [], Console(width=160), limit=None, usual=2)
+    assert "at 30.000 s: how much there is 100% → 50% (threads waiting for a CPU 0.00 → 0.45) (--time" in text
+    assert "with record --off-cpu" not in text
+    rows = json.loads(render_json(profile, groups))["rows"]
+    assert [row["threads_waiting"] for row in rows] == [0, pytest.approx(0.45)]
+    table = list(csv.DictReader(io.StringIO("".join(render_csv(profile, groups)))))
+    assert [float(row["threads_waiting"]) for row in table] == [0, pytest.approx(0.45)]
+
+
+def test_a_phase_that_may_be_of_others_making_says_so_where_the_recording_does_not_tell() -> None:
+    profile = halved(has_off_cpu=False)
+    groups = group_samples(profile, GroupKind.PHASE)
+    text = render_text(profile, groups, [], Console(width=300), limit=None, usual=2)
+    assert "at 30.000 s: how much there is 100% → 50% (--time" in text
+    assert "how much there is also changes where other programs take the CPUs" in text
+    assert "threads_waiting" not in json.loads(render_json(profile, groups))["rows"][0]
 
 
 def test_where_samples_have_times_a_row_shows_the_heat_within_its_second() -> None:
