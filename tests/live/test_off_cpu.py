@@ -5,18 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
+from builders.waiting import wait_until
 from live.recording import TDPROF, Capture, record, run_record
 from tdprof.capture.tables import read_table
 from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.thread_state import ThreadState
 from tdprof.profile.wakers import INTERRUPT, WOKEN_BY, sample_wakers
+from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -64,6 +67,45 @@ def test_waits_have_their_share(build: Build, folder: Path) -> None:
     states = read_table(folder, "samples", ("event", "state"))
     assert set(states.filter(pc.equal(states["event"], 1))["state"].to_pylist()) <= {1, 2, 3}
     assert set(states.filter(pc.equal(states["event"], 0))["state"].to_pylist()) <= {None}
+
+
+@pytest.fixture
+def fifth() -> Iterator[Path]:
+    """A control group that has a CPU for 20 ms of each 100, and no more."""
+    group = next(filter(None, map(_with_quota, mounted_hierarchies())), None)
+    if group is None:
+        pytest.skip("control groups have no quota of CPUs here")
+    yield group
+    wait_until(lambda: not (group / "cgroup.procs").read_text().strip())
+    group.rmdir()
+
+
+def _with_quota(hierarchy: Hierarchy) -> Path | None:
+    group = hierarchy.mount / f"tdprof-{uuid.uuid4().hex[:8]}"
+    settings = {"cpu.max": "20000 100000", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}
+    with contextlib.suppress(OSError):
+        group.mkdir()
+        there = [name for name in settings if (group / name).exists()]
+        for name in there:
+            (group / name).write_text(settings[name])
+        if there:
+            return group
+        group.rmdir()
+    return None
+
+
+@pytest.mark.needs_bpf
+def test_who_has_used_up_the_quota_of_a_control_group_waits_for_a_cpu(build: Build, fifth: Path, folder: Path) -> None:
+    with contextlib.ExitStack() as running:
+        process = never_sleeping(build, running)
+        (fifth / "cgroup.procs").write_text(str(process.pid))
+        capture = record("--off-cpu=1ms", "-p", str(process.pid), "--duration", "1", folder=folder)
+    [row] = times_of(capture).values()
+    wall_ns = row["end_ns"] - row["begin_ns"]
+    assert wall_ns >= 1_000_000_000
+    # A slice of the scheduler more than the quota, of the periods that it begins and ends in.
+    assert 0 < row["running_ns"] <= wall_ns / 5 + 60_000_000
+    assert row["runnable_ns"] == wall_ns - row["running_ns"]
 
 
 @pytest.mark.needs_bpf
