@@ -188,9 +188,15 @@ def is_behind_call_with_rbx(table: UnwindTable, row: int) -> bool:
     return texts[-1].startswith("[sp-") or (len(texts) == 3 and texts[1].startswith("[sp-") and texts[0] == texts[2])
 
 
+def is_forgotten_frame(table: UnwindTable, row: int) -> bool:
+    """Whether a row is a frame by RBP that a function of assembly does not tell, between alike rows by RSP."""
+    texts = [table.texts[rule] for rule in table.rules[row - 1 : row + 2]]
+    return texts == [f"{base}+16 fp=cfa-16 ra=cfa-8" for base in ("sp", "fp", "sp")]
+
+
 def surplus(name: str, table: UnwindTable, places: np.ndarray, ends: list[tuple[int, int]]) -> Iterator[str]:
-    """Rows inside of an FDE that a reader does not have, but for where libgcc writes over its own frame, and calls of
-    lazy binding.
+    """Rows inside of an FDE that a reader does not have, but for where libgcc writes over its own frame, calls of lazy
+    binding and frames that assembly does not tell.
     """
     ranges = np.array(sorted(ends), np.uint64).reshape(-1, 2)
     if not len(ranges):
@@ -199,7 +205,8 @@ def surplus(name: str, table: UnwindTable, places: np.ndarray, ends: list[tuple[
     at = np.searchsorted(ranges[:, 0], table.addresses[own], side="right") - 1
     for row in own[(at >= 0) & (table.addresses[own] < ranges[at, 1])]:
         address, text = int(table.addresses[row]), table.texts[table.rules[row]]
-        if text != "unsupported" and not is_written_over(text) and not is_behind_call_with_rbx(table, int(row)):
+        is_known = is_behind_call_with_rbx(table, int(row)) or is_forgotten_frame(table, int(row))
+        if text != "unsupported" and not is_written_over(text) and not is_known:
             yield f"{address:#x}: table has a row {text}, {name} none"
 
 

@@ -45,18 +45,22 @@ static uint32_t add_rows(struct unwind_table *table, const struct entries *entri
 	return wrong;
 }
 
-/* Once more from the beginning, now that calls are known from where the CFA is by RBX; false if there are none. */
+/* Once more from the beginning, now that calls are known from where the CFA is by RBX, or frames by RBP that functions
+ * do not tell; false if there are none. */
 static bool begin_again(struct unwind_table *table, const struct entries *entries)
 {
 	struct lazy_binding lazy = table->lazy;
+	struct forgotten_frames forgotten = table->forgotten;
 	const struct unwind_input *input = table->input;
+	bool has_calls = lazy.row_count && find_rbx_calls(&lazy, table, entries);
 
-	if (!lazy.row_count || !find_rbx_calls(&lazy, table, entries))
+	if (!has_calls && !forgotten.count)
 		return false;
 	release(table);
 	if (!open_table(table, input))
 		table->budget.exhausted = true;
 	table->lazy = lazy;
+	table->forgotten = forgotten;
 	return !table->budget.exhausted;
 }
 

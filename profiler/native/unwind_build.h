@@ -76,6 +76,16 @@ struct lazy_binding {
 	bool is_known;
 };
 
+/* --- unwind_program.c --- */
+enum { MOST_FORGOTTEN = 16 };
+
+/* Rows of functions that assembly gives a frame by RBP without saying so, as some of libmvec in glibc 2.41; noted
+ * where they say that the CFA is by RSP again, and put right when functions are read again. */
+struct forgotten_frames {
+	place_t rows[MOST_FORGOTTEN]; /* where they begin */
+	unsigned count;
+};
+
 /* --- unwind_table.c --- */
 struct unwind_table {
 	struct unwind_header header;
@@ -99,6 +109,7 @@ struct unwind_table {
 	uint32_t code_segment;
 	VECTOR(place_t) calls, beginnings; /* as in a table's file */
 	struct lazy_binding lazy;
+	struct forgotten_frames forgotten;
 	VECTOR(uint32_t) doubtful; /* numbers of beginnings in the segment that no padding lies before */
 	struct budget budget;      /* without limit */
 };

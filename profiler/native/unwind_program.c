@@ -168,6 +168,42 @@ static bool note_rbx(const struct frame_row *row, struct kept_rbx *kept)
 	return kept->slot == row->rbx.offset;
 }
 
+static const uint8_t SET_FP[] = { 0x48, 0x89, 0xe5 };   /* mov %rsp, %rbp */
+static const uint8_t RESET_SP[] = { 0x48, 0x89, 0xec }; /* mov %rbp, %rsp */
+#define PUSHED_FP pack_rule(UNWIND_CFA_SP, UNWIND_RA_CFA, -16, 16)
+#define BY_FP     pack_rule(UNWIND_CFA_FP, UNWIND_RA_CFA, -16, 16)
+
+static bool is_forgotten(const struct forgotten_frames *forgotten, place_t row)
+{
+	for (unsigned i = 0; i < forgotten->count; i++)
+		if (forgotten->rows[i] == row)
+			return true;
+	return false;
+}
+
+/* Whether the row before had a frame by RBP: since RBP was pushed the code has set it, and now SP by it. */
+static bool had_forgotten_frame(struct run *run)
+{
+	struct forgotten_frames *forgotten = &run->table->forgotten;
+	uint64_t size = run->place - run->before;
+	uint8_t first[sizeof(SET_FP)], last[sizeof(RESET_SP)];
+	const struct unwind_input *input = run->table->input;
+
+	if (is_forgotten(forgotten, run->before))
+		return true;
+	if (run->machine != MACHINE_X86_64 || rule_here(run) != PUSHED_FP || run->table->last_rule != PUSHED_FP ||
+	    !input->read_code || size < sizeof(first) + sizeof(last) || forgotten->count == MOST_FORGOTTEN)
+		return false;
+	uint64_t address = elf_address(run->table, run->before);
+
+	if (input->read_code(address, first, sizeof(first)) ||
+	    input->read_code(address + size - sizeof(last), last, sizeof(last)) ||
+	    memcmp(first, SET_FP, sizeof(first)) || memcmp(last, RESET_SP, sizeof(last)))
+		return false;
+	forgotten->rows[forgotten->count++] = run->before;
+	return true;
+}
+
 /* A row of the function that is read, which holds up to `end`. */
 static void end_row(struct run *run, uint64_t end, packed_rule rule)
 {
@@ -188,12 +224,16 @@ static void end_row(struct run *run, uint64_t end, packed_rule rule)
 	run->leaves = run->leaves && (rule & 0xff) != UNWIND_CFA_FP;
 	if (run->leaves || (run->needs_rbx && run->row.rbx.kind != SAVED_AT_CFA))
 		rule = UNWIND_UNSUPPORTED;
-	if ((rule & 0xff) == BY_RBX)
-		add_rbx_row(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
-	else if (run->table->has_parts)
-		add_row_until(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
-	else
+	if (rule == PUSHED_FP && is_forgotten(&run->table->forgotten, place)) {
 		add_row(run->table, place, rule);
+		add_row(run->table, place + (place_t)sizeof(SET_FP), BY_FP);
+	} else if ((rule & 0xff) == BY_RBX) {
+		add_rbx_row(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
+	} else if (run->table->has_parts) {
+		add_row_until(run->table, place, (place_t)(end < run->end ? end : run->end), rule);
+	} else {
+		add_row(run->table, place, rule);
+	}
 	run->before = place;
 }
 
@@ -327,7 +367,8 @@ static bool run_cfa(struct run *run, uint8_t op)
 		return true;
 	case DW_CFA_def_cfa_register:
 		number = read_uleb(c);
-		if (run->is_whole && run->row.cfa == UNWIND_NONE && number == run->row.cfa_register)
+		if (run->is_whole && run->row.cfa == UNWIND_NONE && number == run->row.cfa_register &&
+		    !(run->table && had_forgotten_frame(run)))
 			return false;
 		define_cfa(run, number, run->row.cfa_offset);
 		return true;
