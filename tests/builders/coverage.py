@@ -64,6 +64,8 @@ KEPT = (
     Case("one group, steady program", Program(CODES), ONE_GROUP),
     # Long enough for the narrowest intervals, which a bias would show in first.
     Case("one group, steady program, 30 s", Program(CODES), replace(ONE_GROUP, seconds=30)),
+    # The fewest intervals by whose scatter samples are taken for even, where they are independent.
+    Case("one group, steady program, 9 s", Program(CODES), replace(ONE_GROUP, seconds=9)),
     Case(
         "one group, first periods of 0.3 s five times as long",
         Program(CODES),
@@ -75,6 +77,7 @@ KEPT = (
         replace(ONE_GROUP, seconds=30, rate_hz=199),
     ),
     Case("three groups in turns, steady program", Program(CODES), TURNS),
+    Case("three groups in turns, visits of 1 ms", Program(CODES, visit_us=1000), TURNS),
     Case("three groups, phases of 20 ms", Program(CODES, SECOND, 20), TURNS),
     Case("three groups, phases of 1 s", Program(CODES, SECOND, 1000), TURNS),
 )

@@ -18,13 +18,13 @@ from tdprof.catalog.entries import Catalog
 from tdprof.metrics.formula import evaluate
 from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.model.profile import Profile, SampleTable
+from tdprof.recorder.options import TURNS_INTERVAL_NS, USUAL_INTERVAL_NS
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 CORE = "neoverse-n3"
 CYCLES_PER_SECOND = 3e9
-DRAIN_SECONDS = 0.9  # as the recorder empties its tables
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
         for name in events
     }
     path = _walk(program, recording, len(groups), random)
+    interval_ns = TURNS_INTERVAL_NS if len(groups) > 1 else USUAL_INTERVAL_NS
     counts: dict[str, F64] = {name: path.cycles * rates[name][path.kind] for name in events}
 
     infos: list[EventInfo] = []
@@ -124,7 +125,7 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
         running = np.flatnonzero(path.window % len(groups) == number)
         running_ns = int(path.cycles[running].sum() / 3)
         for name in group.names:
-            info, row = _sample(name, counts[name], running, path, recording, random)
+            info, row = _sample(name, counts[name], running, path, recording, interval_ns, random)
             infos.append(replace(info, running_ns=running_ns, enabled_ns=int(path.end[-1] / 3)))
             rows.append(row)
 
@@ -132,7 +133,7 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
     inclusive = _inclusive(program.codes, own)
     names = [code.name for code in program.codes]
     return Run(
-        profile=_profile(program, infos, rows, TopdownInfo(CORE, groups, split_metrics=split)),
+        profile=_profile(program, infos, rows, interval_ns, TopdownInfo(CORE, groups, split_metrics=split)),
         truth=_metrics(catalog, recording.metrics, own, names),
         inclusive=_metrics(catalog, recording.metrics, inclusive, list(_callers(program.codes))),
         program=_metrics(catalog, recording.metrics, {n: c.sum(keepdims=True) for n, c in own.items()}, [""])[""],
@@ -184,7 +185,13 @@ def _edges(mean: float, length: float, random: np.random.Generator) -> F64:
 
 
 def _sample(
-    name: str, counts: F64, running: I64, path: _Path, recording: Recording, random: np.random.Generator
+    name: str,
+    counts: F64,
+    running: I64,
+    path: _Path,
+    recording: Recording,
+    interval_ns: int,
+    random: np.random.Generator,
 ) -> tuple[EventInfo, tuple[I64, I64, F64]]:
     """Overflows of one counter: the event as recorded, and interval, code and weight of each sample."""
     counted, cycles = counts[running], path.cycles[running]
@@ -201,7 +208,7 @@ def _sample(
     # Within a segment events come evenly.
     time = path.end[running][segment] - (until[segment] - at) / counted[segment] * cycles[segment]
     landed = np.minimum(np.searchsorted(path.end, time + recording.skid_cycles), len(path.end) - 1)
-    interval = (time / CYCLES_PER_SECOND / DRAIN_SECONDS).astype(np.int64)
+    interval = (time / CYCLES_PER_SECOND / interval_ns * 1e9).astype(np.int64)
     info = EventInfo(name, Unit.COUNT, 0, round(recording.rate_hz), round(total))
     return info, (interval, path.code[landed], np.rint(weights))
 
@@ -250,7 +257,11 @@ def _credit_intervals(
 
 
 def _profile(
-    program: Program, infos: Sequence[EventInfo], rows: Sequence[tuple[I64, I64, F64]], topdown: TopdownInfo
+    program: Program,
+    infos: Sequence[EventInfo],
+    rows: Sequence[tuple[I64, I64, F64]],
+    interval_ns: int,
+    topdown: TopdownInfo,
 ) -> Profile:
     builder = ProfileBuilder(infos)
     for code in program.codes:
@@ -264,7 +275,7 @@ def _profile(
     n = len(distinct)
     ones = np.ones(n, np.uint32)
     samples = SampleTable(
-        time_ns=((distinct // len(program.codes) % 1000 + 1) * DRAIN_SECONDS * 1e9).astype(np.uint64),
+        time_ns=((distinct // len(program.codes) % 1000 + 1) * interval_ns).astype(np.uint64),
         event=(distinct // len(program.codes) // 1000).astype(np.uint32),
         pid=ones,
         tid=ones,
