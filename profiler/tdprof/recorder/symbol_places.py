@@ -26,12 +26,15 @@ def find_symbols(elf: Elf, wanted: Collection[bytes]) -> dict[bytes, set[tuple[i
         if section and section.link < len(elf.sections):
             names = elf.sections[section.link]
             if max(section.size, names.size) <= _MOST_SYMBOL_BYTES:
-                _collect(bytes(elf.section_data(section)), bytes(elf.section_data(names)), wanted, found)
+                _collect(elf.section_data(section), bytes(elf.section_data(names)), wanted, found)
     return found
 
 
-def _collect(table: bytes, names: bytes, wanted: Collection[bytes], found: dict[bytes, set[tuple[int, int]]]) -> None:
-    starts = array("I", table[: len(table) // _SYMBOL.size * _SYMBOL.size])[::_WORDS]
+def _collect(
+    table: memoryview, names: bytes, wanted: Collection[bytes], found: dict[bytes, set[tuple[int, int]]]
+) -> None:
+    words = table[: len(table) // _SYMBOL.size * _SYMBOL.size].cast("I")
+    starts = array("I", words[::_WORDS].tobytes())  # a table is megabytes: it is not copied
     for name in wanted:
         at = names.find(b"\0" + name + b"\0")
         for _ in range(_MOST_PLACES):

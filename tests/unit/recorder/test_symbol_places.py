@@ -1,6 +1,7 @@
 """Where a file has some symbols, also one that is made to keep its reader busy."""
 
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -55,3 +56,15 @@ def test_a_file_is_read_once_however_often_it_defines_a_name(places: int) -> Non
     elf, content = file_of(names, b"".join(rows), tables=1000)
     assert len(find_symbols(elf, [b"wanted"])[b"wanted"]) <= 16
     assert content.read_bytes <= len(names) + 24 * len(rows)
+
+
+def test_a_table_is_not_copied() -> None:
+    """A JVM's is megabytes, which a recorder that runs on and on would take for each that starts."""
+    elf, _ = file_of(NAMES, 100_000 * struct.pack("<IBBHQQ", 1, 0, 0, 1, 0x2000, 8) + ROWS)
+    tracemalloc.start()
+    try:
+        assert find_symbols(elf, [b"wanted"]) == {b"wanted": {(0x1000, 8)}}
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < elf.sections[1].size / 2
