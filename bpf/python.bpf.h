@@ -39,6 +39,17 @@ static __always_inline struct python_runtime *find_runtime(__u64 pid)
 	return runtime ? runtime : python_runtimes.lookup(&task);
 }
 
+/* The current thread's number, as its own pid namespace has it. */
+static __always_inline __u32 own_thread_id(const struct python_runtime *runtime, __u32 tid)
+{
+	struct bpf_pidns_info ids = {};
+
+	if (!runtime->pidns_inode)
+		return tid;
+	bpf_get_ns_current_pid_tgid(runtime->pidns_device, runtime->pidns_inode, &ids, sizeof(ids));
+	return ids.pid;
+}
+
 #define CLONE_THREAD 0x10000
 
 /* A process starts another, which has its memory. */
@@ -51,8 +62,12 @@ int begin_copy(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	const struct python_runtime *runtime = find_runtime(pid);
 
-	if (runtime)
-		python_runtimes.update(&task, runtime);
+	if (!runtime)
+		return 0;
+	struct python_runtime copy = *runtime;
+
+	copy.forked_by = own_thread_id(runtime, tid);
+	python_runtimes.update(&task, &copy);
 	return 0;
 }
 
@@ -95,18 +110,12 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
 	__u32 tid = walk->key.tid;
 	struct python_thread *known = python_threads.lookup(&tid);
 
-	python->tid = tid;
-	if (runtime->pidns_inode) {
-		struct bpf_pidns_info ids = {};
-
-		bpf_get_ns_current_pid_tgid(runtime->pidns_device, runtime->pidns_inode, &ids, sizeof(ids));
-		python->tid = ids.pid;
-	}
+	python->tid = own_thread_id(runtime, tid);
+	python->forked_by = walk->key.pid == tid ? runtime->forked_by : 0;
 	python->interpreter = python_pointer(runtime->first_interpreter);
 	python->frame = 0;
 	/* Its number, since what is there may be another thread's by now. */
-	if (known && known->interpreter == python->interpreter &&
-	    python_thread_id(runtime, known->thread) == python->tid)
+	if (known && known->interpreter == python->interpreter && is_python_thread(runtime, python, known->thread))
 		python->frame = python_thread_frame(runtime, known->thread);
 	if (python->frame) {
 		python->interpreter = 0;

@@ -63,6 +63,11 @@ struct python_runtime {
 	__u8 has_qualified_names;
 	__u8 told;     /* enum python_told */
 	__u32 program; /* of a process that the programs found themselves: as user space numbers it */
+	/* Of a process that another started, until user space has told of it: which of that one's threads did. 0: none.
+	 * Its structures say of its only thread that it is that one, until CPython has looked (3.11 on), if it ever
+	 * does. */
+	__u32 forked_by;
+	__u32 reserved;
 };
 
 /* A program that has CPython in it. By these its python_runtime, whose `first_interpreter` is counted from where the

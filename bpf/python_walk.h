@@ -35,6 +35,15 @@ static __always_inline __u32 python_thread_id(const struct python_runtime *runti
 	return number;
 }
 
+/* Whether one of CPython's structures is the thread's that is walked. */
+static __always_inline int is_python_thread(const struct python_runtime *runtime, const struct python_walk *python,
+                                            __u64 thread)
+{
+	__u32 number = python_thread_id(runtime, thread);
+
+	return number == python->tid || (number && number == python->forked_by);
+}
+
 /* The innermost frame of a thread; 0: it runs none. */
 static __always_inline __u64 python_thread_frame(const struct python_runtime *runtime, __u64 thread)
 {
@@ -56,7 +65,7 @@ static __always_inline __u64 find_python_thread(const struct python_runtime *run
 			continue;
 		}
 		python->thread = python_pointer(thread + runtime->next_thread);
-		if (python_thread_id(runtime, thread) == python->tid)
+		if (is_python_thread(runtime, python, thread))
 			return thread;
 	}
 	return 0;

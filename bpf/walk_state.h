@@ -133,6 +133,7 @@ struct python_walk {
 	__u64 interpreter;     /* whose threads are looked through; 0: that is done */
 	__u64 thread;          /* the next of these */
 	__u32 tid;             /* as the process numbers it */
+	__u32 forked_by;       /* as python_runtime.forked_by, of a process's first thread; else 0 */
 	__u32 is_alone;        /* there is one interpreter */
 	__u32 subinterpreters; /* that have frames of the thread */
 	volatile __u32 index;  /* as unwind_tables.index */

@@ -113,8 +113,10 @@ def test_every_caller_is_a_true_one(interpreter: str, folder: Path) -> None:
     assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
 
 
-def test_processes_that_are_forked_have_frames_from_their_first_sample_on(folder: Path) -> None:
-    capture = record("-F", "1999", "--", sys.executable, WORKLOADS / "python_forks.py", BEGINNING_S, folder=folder)
+def frames_of_forked(folder: Path, *arguments: str) -> Counter[bool]:
+    """Samples in which processes that a program forks run Python, by whether they have its functions."""
+    program = (sys.executable, WORKLOADS / "python_forks.py", BEGINNING_S, *arguments)
+    capture = record("-F", "1999", "--", *program, folder=folder)
     (parent,) = {sample.pid for sample in capture.samples if python_functions(sample)[:2] == ("spin", "main")}
     has_frames: Counter[bool] = Counter()
     for sample in capture.samples:
@@ -122,8 +124,18 @@ def test_processes_that_are_forked_have_frames_from_their_first_sample_on(folder
             has_frames["spin" in sample.frames] += sample.count
             if "spin" in sample.frames:
                 assert python_functions(sample) == ("spin", "child_work", "main", "<module>")
+    return has_frames
+
+
+def test_processes_that_are_forked_have_frames_from_their_first_sample_on(folder: Path) -> None:
+    has_frames = frames_of_forked(folder)
     assert has_frames[True] >= 100
     assert has_frames[False] <= 0.1 * has_frames.total()
+
+
+def test_a_forked_process_has_frames_before_cpython_has_its_number(folder: Path) -> None:
+    """Of C code's forks CPython, from 3.11 on, never has it; the recorder knows of them until it has looked at them."""
+    assert frames_of_forked(folder, "by-c-code")[True] >= 100
 
 
 def test_programs_that_are_executed_again_have_frames_from_the_beginning_on(folder: Path) -> None:

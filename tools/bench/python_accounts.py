@@ -23,6 +23,7 @@ ANY_THREAD = 0  # of CPython before 3.11 py-spy does not say which thread a stac
 OWN_DEPTH = 100  # MAX_FRAME_DEPTH of CPython's Python/traceback.c: what calls these is not told
 _OWN_FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
 _NO_LINE = "???"  # of an instruction that has none
+_ENTRY = "<interpreter trampoline>"  # 3.12's frame of a call from C, no function; told until what is called has begun
 _PAUSE_S = (0.002, 0.02)  # between two moments
 _POLL_S = 0.001
 _POLLS = 200

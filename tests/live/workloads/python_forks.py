@@ -1,5 +1,9 @@
-"""Works for as many seconds as the argument says, then starts processes that work for some milliseconds and end."""
+"""Works for as many seconds as the argument says, then starts processes that work for some milliseconds and end.
 
+With another argument C code forks, of which CPython does not learn.
+"""
+
+import ctypes
 import os
 import sys
 import time
@@ -17,8 +21,9 @@ def child_work() -> None:
 
 def main() -> None:
     spin(float(sys.argv[1]))
+    fork = ctypes.PyDLL(None).fork if len(sys.argv) > 2 else os.fork
     for _ in range(60):
-        if child := os.fork():
+        if child := fork():
             os.waitpid(child, 0)
         else:
             child_work()

@@ -48,7 +48,7 @@ class PythonRuntime(ctypes.Structure):
             )
         ],
         *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names", "told")],
-        ("program", ctypes.c_uint32),
+        *[(name, ctypes.c_uint32) for name in ("program", "forked_by", "reserved")],
     ]
 
 
