@@ -80,7 +80,9 @@ def told(pid: int, folder: Path, moments: int) -> Counter[tuple[int, Stack]]:
             continue  # a child that has ended
         text = written.read_text(errors="backslashreplace")
         stack = tuple(
-            (name, file, 0 if line == _NO_LINE else int(line)) for file, line, name in _OWN_FRAME.findall(text)
+            (name, file, 0 if line == _NO_LINE else int(line))
+            for file, line, name in _OWN_FRAME.findall(text)
+            if name != _ENTRY
         )
         if has_told and stack:
             found[tid, stack] += 1
