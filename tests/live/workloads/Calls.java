@@ -91,9 +91,10 @@ public class Calls {
     public static void main(String[] arguments) throws Exception {
         f_(1500);
         System.out.println("ready");
-        Thread other = new Thread(() -> f_(60_000));
+        long milliseconds = arguments.length > 0 ? Long.parseLong(arguments[0]) : 60_000;
+        Thread other = new Thread(() -> f_(milliseconds));
         other.setDaemon(true);
         other.start();
-        f_(60_000);
+        f_(milliseconds);
     }
 }
