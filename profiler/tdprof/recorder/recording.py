@@ -77,6 +77,7 @@ def carry_out(begun: Beginning, output: OutputFolder, stack: contextlib.ExitStac
         turns,
     )
     stack.callback(lambda: run.spool.close())
+    stack.callback(run.urgency.close)
     _begin(run, sampling, attempt, output)
     begun.only_now.close()
     outcome = run.until_stopped()

@@ -84,6 +84,7 @@ class Run:
     # When drains ended since what was replaced was last taken, and since the time before; each with the one before.
     drain_ends_ns: list[int] = field(default_factory=list)
     suspect_ends_ns: list[int] = field(default_factory=list)
+    urgency: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __post_init__(self) -> None:
         self.segment = SegmentCounts(self.manifest)
@@ -133,6 +134,7 @@ class Run:
             if self.workload:
                 write_manifest(self.folder, self.manifest)
                 self._time_threads()
+                self._hurry()
                 self.attached.enable()
                 self.manifest = with_start_now(self.manifest)
                 self._watch_cpus()
@@ -141,6 +143,7 @@ class Run:
                     self.unwinding.add_processes([self.workload.pid])
                 return
             self._time_threads()
+            self._hurry()
             self.attached.enable()
             self.manifest = with_start_now(self.manifest)  # what follows takes long where there are many processes
             self._follow_later()
@@ -158,6 +161,11 @@ class Run:
                 self.meanwhile.start()
         except OSError as error:
             raise cannot_begin(self.folder, error) from error
+
+    def _hurry(self) -> None:
+        """Run before what is recorded until it is sampled no more: what it maps and executes is to be known soon."""
+        self.urgency.enter_context(soon_switched())
+        self.urgency.enter_context(urgent(python_threads()))
 
     def _make_spe_folder(self) -> None:
         if self.manifest.spe:
@@ -210,6 +218,7 @@ class Run:
         self.manifest = replace(self.manifest, record_ids=ids, followed=followed)
         self.mappings.code.start()
         self.mappings.held.follow(workload.pid)
+        self._hurry()
         attached.enable()
         self._watch_cpus()
         workload.start()
@@ -221,7 +230,7 @@ class Run:
         """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
         failure: TdprofError | None = None
         try:
-            with soon_switched(), urgent(python_threads()):
+            with self.urgency:
                 self._loop()
             if self.turns:
                 self.turns.stop(self.spool)
