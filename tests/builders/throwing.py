@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 THROWING = """
 #include <ctime>
@@ -24,6 +25,7 @@ int main()
 }
 """
 THROWN_THROUGH = ["main", "outer", "catcher", "between", "thrower"]
+REWRITTEN = ["[incomplete: bad-sp]", "between", "_Unwind_Resume"]
 CALLED_BY = {"_Unwind_RaiseException": THROWN_THROUGH, "_Unwind_Resume": THROWN_THROUGH[:-1]}
 
 
@@ -35,14 +37,35 @@ def build_throwing(folder: Path, flags: Sequence[str] = ("-O0",)) -> Path:
     return program
 
 
-def judge_thrown(samples: Iterable[tuple[Sequence[str], int]]) -> tuple[int, int, int]:
-    """Weights of all samples, of those with a wrong caller, and of those that are said to be incomplete."""
-    total = wrong = incomplete = 0
+class Thrown(NamedTuple):
+    """Weights of samples.
+
+    Attributes:
+        total: of all.
+        wrong: with a caller that is none.
+        incomplete: that say so.
+        rewritten: of these, those in what `_Unwind_Resume` ends with: it writes the handler's registers over the frame
+            pointer that led on from the function that has cleaned up. How long that takes is up to the processor.
+        resuming: in `_Unwind_Resume`.
+    """
+
+    total: int
+    wrong: int
+    incomplete: int
+    rewritten: int
+    resuming: int
+
+
+def judge_thrown(samples: Iterable[tuple[Sequence[str], int]]) -> Thrown:
+    """What samples of the program say, each with the names of its functions, the outermost first."""
+    total = wrong = incomplete = rewritten = resuming = 0
     for names, weight in samples:
         own = [name for name in names if name in THROWN_THROUGH]
         total += weight
+        resuming += weight if "_Unwind_Resume" in names else 0
         if any(name.startswith("[incomplete") for name in names):
             incomplete += weight
+            rewritten += weight if REWRITTEN in (names[-3:], names[-4:-1]) else 0
         elif own != THROWN_THROUGH[: len(own)] or any(own != CALLED_BY[name] for name in names if name in CALLED_BY):
             wrong += weight
-    return total, wrong, incomplete
+    return Thrown(total, wrong, incomplete, rewritten, resuming)

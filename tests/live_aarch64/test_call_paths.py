@@ -47,9 +47,9 @@ def test_who_throws_has_no_wrong_caller(flags: tuple[str, ...], tmp_path: Path) 
     """While libgcc walks the stack and writes the handler's registers over its own."""
     capture = tmp_path / "capture"
     run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", capture, "--", build_throwing(tmp_path, flags))
-    total, wrong, incomplete = judge_thrown(read_folded(run_tdprof("export", "--to", "folded", capture).stdout))
-    assert total - incomplete > 500 * PERIOD, (incomplete, total)  # how many are of the start is up to the emulator
-    assert wrong <= 0.003 * total, (wrong, total)
+    found = judge_thrown(read_folded(run_tdprof("export", "--to", "folded", capture).stdout))
+    assert found.total - found.incomplete > 500 * PERIOD, found  # how many are of the start is up to the emulator
+    assert found.wrong <= 0.003 * found.total, found
 
 
 @pytest.mark.needs_bpf
