@@ -1,4 +1,4 @@
-"""Signals that were ignored when tdprof was started stay so, for tdprof and for what it runs."""
+"""What a command inherits is as without tdprof: signals that were ignored when it was started, and its niceness."""
 
 import subprocess
 from collections.abc import Sequence
@@ -48,3 +48,13 @@ def test_an_ignored_signal_ends_nothing(folder: Path, signal: str) -> None:
 def test_nohup(folder: Path) -> None:
     result = ignoring("", ["nohup", *recording(folder, "sh", "-c", "kill -HUP $PPID; sleep 0.2; echo went on")])
     assert (result.returncode, result.stdout) == (0, "went on\n"), result.stderr
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_the_command_is_as_nice_as_without_us(folder: Path, more: int) -> None:
+    """Though the recorder runs before it, if it may."""
+    tell = ["nice", "-n", str(more)]
+    expected = ignoring("", [*tell, "nice"]).stdout
+    assert expected
+    for command in (recording(folder, "nice"), counting("nice")):
+        assert ignoring("", [*tell, *command]).stdout.startswith(expected)
