@@ -121,6 +121,8 @@ bool find_place(const struct unwind_table *table, uint64_t address, place_t *pla
 place_t segment_start(const struct unwind_segment *segment);
 /* The ELF address of a place. */
 uint64_t elf_address(const struct unwind_table *table, place_t place);
+/* The code of so many places of one segment, to be freed; NULL if it cannot be had. */
+uint8_t *read_places(const struct unwind_table *table, place_t start, uint32_t size);
 /* Where the segment of a place ends. */
 place_t segment_end(const struct unwind_table *table, place_t place);
 /* From here to `end`, which is in the same segment, rows will be added; what lies before is filled. Places ascend. */

@@ -107,12 +107,11 @@ bool find_handler_install(struct unwind_table *table, place_t start, place_t end
 	struct function function = function_of(MACHINE_X86_64);
 	int16_t kept;
 
-	if (!table->input->read_code || size > MOST_CODE)
+	if (size > MOST_CODE)
 		return false;
-	uint8_t *code = malloc(size + sizeof(SET_SP));
+	uint8_t *code = read_places(table, start, size + sizeof(SET_SP));
 
-	if (code && !table->input->read_code(elf_address(table, start), code, size + sizeof(SET_SP)) &&
-	    !memcmp(code + size, SET_SP, sizeof(SET_SP))) {
+	if (code && !memcmp(code + size, SET_SP, sizeof(SET_SP))) {
 		while (at < size) {
 			struct x86_instruction i = x86_decode(code + at, size - at);
 
@@ -308,12 +307,11 @@ bool add_throwing_function(struct unwind_table *table, place_t start, place_t en
 	uint8_t *code;
 	bool is_found;
 
-	if (!table->input->read_code || function.size > MOST_CODE || function.size & 3)
+	if (function.size > MOST_CODE || function.size & 3)
 		return false;
-	code = malloc(function.size + 1);
+	code = read_places(table, start, function.size);
 	function.code = code;
-	is_found = code && !table->input->read_code(elf_address(table, start), code, function.size) &&
-	           find_arm_install(table, &function, start);
+	is_found = code && find_arm_install(table, &function, start);
 	if (is_found)
 		add_rows(table, &function, start);
 	free(code);

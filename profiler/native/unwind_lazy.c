@@ -35,17 +35,10 @@ static bool is_in(const struct fde *fde, uint64_t place)
 	return place >= fde->start && place < fde->end;
 }
 
-/* The code of some places of one segment, to be freed; NULL if it cannot be had. */
-static uint8_t *read_places(const struct unwind_table *table, place_t start, place_t end)
+/* The code of a part of a function, to be freed; NULL if it is large, or cannot be had. */
+static uint8_t *read_part(const struct unwind_table *table, place_t start, place_t end)
 {
-	uint32_t size = end - start;
-	uint8_t *code = table->input->read_code && size <= MOST_CODE ? malloc(size + 1) : NULL;
-
-	if (code && table->input->read_code(elf_address(table, start), code, size)) {
-		free(code);
-		return NULL;
-	}
-	return code;
+	return end - start <= MOST_CODE ? read_places(table, start, end - start) : NULL;
 }
 
 /* What is called, and the one function that jumps may lead to from here. */
@@ -76,7 +69,7 @@ static bool may_jump(const struct callee *callee, const struct fde *fde, uint64_
 static bool stays(const struct callee *callee, const struct fde *fde)
 {
 	uint32_t size = fde->end - fde->start, at = 0;
-	uint8_t *code = read_places(callee->table, fde->start, fde->end);
+	uint8_t *code = read_part(callee->table, fde->start, fde->end);
 	bool is_good = code;
 
 	while (is_good && at < size) {
@@ -109,7 +102,7 @@ static void add_calls(struct lazy_binding *lazy, const struct unwind_table *tabl
                       const struct rbx_row *row)
 {
 	uint32_t size = row->end - row->start, at = 0;
-	uint8_t *code = read_places(table, row->start, row->end);
+	uint8_t *code = read_part(table, row->start, row->end);
 
 	while (code && at < size) {
 		struct x86_instruction i = x86_decode(code + at, size - at);

@@ -124,28 +124,34 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 		table->header.unsupported_rows++;
 }
 
+uint8_t *read_places(const struct unwind_table *table, place_t start, uint32_t size)
+{
+	uint8_t *code = table->input->read_code ? malloc((size_t)size + 1) : NULL;
+
+	if (code && table->input->read_code(elf_address(table, start), code, size)) {
+		free(code);
+		return NULL;
+	}
+	return code;
+}
+
 /* Rows by what the code does; false if it cannot be read. */
 static bool fill_inferred(struct unwind_table *table, place_t end, bool is_builtins)
 {
-	const struct unwind_segment *segment = &table->segments[table->segment];
-	uint64_t address = table->covered - segment_start(segment) + segment->elf_address;
+	uint64_t address = elf_address(table, table->covered);
 	uint32_t bytes = end - table->covered;
+	uint8_t *code = bytes <= MOST_INFERRED ? read_places(table, table->covered, bytes) : NULL;
 
-	if (!table->input->read_code || bytes > MOST_INFERRED)
+	if (!code)
 		return false;
-	uint8_t *code = malloc(bytes);
-	bool is_read = code && !table->input->read_code(address, code, bytes);
-
-	if (is_read) {
-		add_row(table, table->covered, NONE);
-		read_functions(table);
-		if (table->input->machine == MACHINE_X86_64)
-			infer_rows(table, table->covered, address, code, bytes, is_builtins);
-		else
-			infer_arm_rows(table, table->covered, address, code, bytes, is_builtins);
-	}
+	add_row(table, table->covered, NONE);
+	read_functions(table);
+	if (table->input->machine == MACHINE_X86_64)
+		infer_rows(table, table->covered, address, code, bytes, is_builtins);
+	else
+		infer_arm_rows(table, table->covered, address, code, bytes, is_builtins);
 	free(code);
-	return is_read;
+	return true;
 }
 
 /* Up to a place; `is_end`: there is no code from there on. */
