@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.unwind_table import UnwindTable, read_table
-from tdprof.linux.elf import open_elf
+from builders.assembled_table import assembled_table
 from tdprof.native import unwind_api as binding
-from tdprof.unwind import sections
 
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 
@@ -35,17 +33,6 @@ LEAVES = (
     "mov %rcx, %rsp\n .cfi_def_cfa %rsp, 8\n pop %rcx\n .cfi_def_cfa_offset 0\n .cfi_register %rip, %rcx\n jmp *%rcx\n"
 )
 RETURNS = "leave\n .cfi_def_cfa_offset 8\n ret\n"
-
-
-def table_of(folder: Path, machine: str, text: str) -> tuple[UnwindTable, dict[str, int]]:
-    """Of a function, and where its labels are."""
-    (folder / "code.s").write_text(text)
-    subprocess.run([compiler(machine), "-shared", "-nostdlib", "code.s", "-o", "code.so"], cwd=folder, check=True)
-    elf = open_elf(folder / "code.so")
-    names = subprocess.run(["nm", folder / "code.so"], capture_output=True, text=True, check=True).stdout
-    table = binding.build_table(sections.table_input(elf, None, b"x"))
-    assert table
-    return read_table(table), {name: int(at, 16) for at, _, name in map(str.split, names.splitlines())}
 
 
 def x86_64_code(begins: str, writes: str, ends: str) -> str:
@@ -87,7 +74,7 @@ leaves:
 
 @pytest.mark.parametrize("begins", [THE_CALL, ANOTHER_CALL + THE_CALL])
 def test_behind_the_install_a_frame_returns_to_where_libgcc_has_kept(begins: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, "x86_64", x86_64_code(begins, WRITES, LEAVES))
+    table, at = assembled_table(tmp_path, x86_64_code(begins, WRITES, LEAVES), compiler("x86_64"))
     # A return address is looked up one byte before it.
     assert table.text_at(at["search"] - 1) == table.text_at(at["install"] - 2) == "fp+16 fp=cfa-16 ra=cfa-8"
     # Of struct _Unwind_Context, at CFA - 0x230, `ra` is at 0x98.
@@ -109,7 +96,7 @@ def test_behind_the_install_a_frame_returns_to_where_libgcc_has_kept(begins: str
     ],
 )
 def test_other_functions_have_what_is_said_of_them(begins: str, writes: str, ends: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, "x86_64", x86_64_code(begins, writes, ends))
+    table, at = assembled_table(tmp_path, x86_64_code(begins, writes, ends), compiler("x86_64"))
     assert table.text_at(at["install"] - 1) == table.text_at(at["debug"]) == "fp+16 fp=cfa-16 ra=cfa-8"
 
 
@@ -173,7 +160,7 @@ ARM_BODY, ARM_KEPT = "sp+3584 fp=cfa-3584 ra=cfa-3576", "sp+3584 fp=cfa-3584 ra=
     ("ends", "left"), [(ARM_LEAVES, "unsupported"), (ARM_LEAVES_SINCE_14, "sp+0 ra=lr")], ids=["ret", "br"]
 )
 def test_on_aarch64_it_is_so_where_the_function_ends_too(ends: str, left: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, "aarch64", aarch64_code(ARM_CALL, ends))
+    table, at = assembled_table(tmp_path, aarch64_code(ARM_CALL, ends), compiler("aarch64"))
     assert table.text_at(at["search"]) == table.text_at(at["install"] - 2) == table.text_at(at["ends"] - 1) == ARM_BODY
     # `ra` is at 792 of the structure, which is at CFA - 0xe00 + 0xc0.
     for place in (at["install"] - 1, at["debug"], at["ends"], at["leaves"] - 1):
@@ -192,7 +179,7 @@ def test_on_aarch64_it_is_so_where_the_function_ends_too(ends: str, left: str, t
     ],
 )
 def test_other_functions_of_aarch64_have_what_is_said_of_them(begins: str, ends: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, "aarch64", aarch64_code(begins, ends))
+    table, at = assembled_table(tmp_path, aarch64_code(begins, ends), compiler("aarch64"))
     for place in (at["install"] - 1, at["debug"], at["ends"]):
         assert table.text_at(place) == ARM_BODY
     assert table.text_at(at["leaves"]) == "sp+0 ra=lr"

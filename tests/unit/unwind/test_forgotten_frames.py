@@ -1,22 +1,12 @@
 """Functions of assembly that have a frame by RBP and do not say so, as libmvec of glibc 2.41 has."""
 
-import platform
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from builders.unwind_table import UnwindTable, read_table
-from tdprof.linux.elf import open_elf
-from tdprof.native import unwind_api as binding
-from tdprof.unwind import sections
+from builders.assembled_table import NEEDS_X86_64, assembled_table
 
-pytestmark = [
-    pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built"),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="assembles x86-64's instructions"),
-    pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed"),
-]
+pytestmark = NEEDS_X86_64
 
 # glibc's sysdeps/x86_64/fpu/svml_d_wrapper_impl.h, WRAPPER_IMPL_AVX: behind the second instruction nothing is said. An
 # assembler does not write that the CFA is by the register that it is by already: as bytes.
@@ -54,18 +44,8 @@ popped:
 """
 
 
-def table_of(folder: Path, text: str) -> tuple[UnwindTable, dict[str, int]]:
-    """Of this code, and where its labels are."""
-    (folder / "code.s").write_text(text)
-    subprocess.run(["gcc", "-shared", "-nostdlib", "code.s", "-o", "code.so"], cwd=folder, check=True)
-    names = subprocess.run(["nm", folder / "code.so"], capture_output=True, text=True, check=True).stdout
-    table = binding.build_table(sections.table_input(open_elf(folder / "code.so"), None, b"x"))
-    assert table
-    return read_table(table), {name: int(at, 16) for at, _, name in map(str.split, names.splitlines())}
-
-
 def test_the_frame_is_where_its_instructions_have_it(tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, WRAPPER)
+    table, at = assembled_table(tmp_path, WRAPPER)
     assert table.counts[1] == 0
     assert table.text_at(at["wrapper"]) == "sp+8 ra=cfa-8"
     assert table.text_at(at["pushed"]) == table.text_at(at["framed"] - 1) == "sp+16 fp=cfa-16 ra=cfa-8"
@@ -85,7 +65,7 @@ def test_the_frame_is_where_its_instructions_have_it(tmp_path: Path) -> None:
     ],
 )
 def test_else_what_is_said_twice_is_damage(old: str, new: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, WRAPPER.replace(old, new))
+    table, at = assembled_table(tmp_path, WRAPPER.replace(old, new))
     assert table.counts[1] > 0
     assert table.text_at(at["other_saved"]).startswith("inferred ")  # none of the section is believed
 
@@ -98,6 +78,6 @@ def test_of_many_the_first_are_put_right(tmp_path: Path) -> None:
         for name in names:
             text = text.replace(f"\n{name}:", f"\n{name}{number}:")
         code += text
-    table, at = table_of(tmp_path, code)
+    table, at = assembled_table(tmp_path, code)
     assert table.counts[1] == 0
     assert {table.text_at(at[f"framed{number}"]) for number in range(16)} == {"fp+16 fp=cfa-16 ra=cfa-8"}

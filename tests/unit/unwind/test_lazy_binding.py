@@ -1,22 +1,12 @@
 """The dynamic linker's entry for lazy binding, whose CFA is by RBX: its caller while it calls what keeps RBX."""
 
-import platform
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from builders.unwind_table import UnwindTable, read_table
-from tdprof.linux.elf import open_elf
-from tdprof.native import unwind_api as binding
-from tdprof.unwind import sections
+from builders.assembled_table import NEEDS_X86_64, assembled_table
 
-pytestmark = [
-    pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built"),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="assembles x86-64's instructions"),
-    pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed"),
-]
+pytestmark = NEEDS_X86_64
 
 # _dl_runtime_resolve_xsavec, as far as it matters.
 ENTRY = """
@@ -79,16 +69,6 @@ def fixup(before: str = SAVES, body: str = BODY, after: str = RESTORES + " ret\n
     return f"\nfixup:\n .cfi_startproc\n{before}{body}{after} .cfi_endproc\n"
 
 
-def table_of(folder: Path, text: str) -> tuple[UnwindTable, dict[str, int]]:
-    """Of this code, and where its labels are."""
-    (folder / "code.s").write_text(text)
-    subprocess.run(["gcc", "-shared", "-nostdlib", "code.s", "-o", "code.so"], cwd=folder, check=True)
-    names = subprocess.run(["nm", folder / "code.so"], capture_output=True, text=True, check=True).stdout
-    table = binding.build_table(sections.table_input(open_elf(folder / "code.so"), None, b"x"))
-    assert table
-    return read_table(table), {name: int(at, 16) for at, _, name in map(str.split, names.splitlines())}
-
-
 BY_RBX = "r3+32 ra=cfa-8"
 
 
@@ -96,7 +76,7 @@ BY_RBX = "r3+32 ra=cfa-8"
     "code", [fixup() + COLD + OTHER + ENTRY, ENTRY + OTHER + COLD + fixup()], ids=["function first", "entry first"]
 )
 def test_while_a_function_is_called_the_cfa_is_by_the_slot_that_it_keeps_rbx_in(code: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, code)
+    table, at = assembled_table(tmp_path, code)
     # A return address is looked up one byte before it. The function's CFA, below which the slot is, is SP then.
     assert table.text_at(at["bound"] - 1) == "[sp-24]+32 ra=cfa-8"
     # Where the entry itself was interrupted RBX is known; no function is known that an indirect call has called.
@@ -124,13 +104,13 @@ def test_while_a_function_is_called_the_cfa_is_by_the_slot_that_it_keeps_rbx_in(
     ],
 )
 def test_of_other_functions_nothing_is_said(function: str, tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, function + COLD + OTHER + ENTRY)
+    table, at = assembled_table(tmp_path, function + COLD + OTHER + ENTRY)
     assert table.text_at(at["bound"] - 1) == BY_RBX
     assert table.text_at(at["fixup"]) == "sp+8 ra=cfa-8"
 
 
 def test_a_cold_part_that_leaves_for_another_function_is_none(tmp_path: Path) -> None:
-    table, at = table_of(tmp_path, fixup() + COLD.replace("jmp saved", "jmp other") + OTHER + ENTRY)
+    table, at = assembled_table(tmp_path, fixup() + COLD.replace("jmp saved", "jmp other") + OTHER + ENTRY)
     assert table.text_at(at["bound"] - 1) == BY_RBX
 
 
@@ -143,7 +123,7 @@ def test_many_such_entries_have_their_callers_or_say_that_they_have_none(entries
         for name in names:
             text = text.replace(f"\n{name}:", f"\n{name}{number}:")
         code += text
-    table, at = table_of(tmp_path, code)
+    table, at = assembled_table(tmp_path, code)
     found = [table.text_at(at[f"bound{number}"] - 1) for number in range(entries)]
     assert set(found[:5]) == {"[sp-24]+32 ra=cfa-8"}
     assert set(found) <= {"[sp-24]+32 ra=cfa-8", BY_RBX}
