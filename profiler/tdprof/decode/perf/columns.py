@@ -272,7 +272,7 @@ class RecordStream(Protocol):
         """The samples since the last call. Take reads and branches at the same time: they number the same batch.
 
         Args:
-            copy: False where the columns need to stay only until more is fed.
+            copy: False where the columns need to stay only until the samples after the next are taken.
         """
         ...
 
@@ -304,3 +304,14 @@ class RecordStream(Protocol):
     def losses(self) -> RecordLosses:
         """What did not become rows so far."""
         ...
+
+
+def take_batch(stream: RecordStream, *, copy: bool) -> Batch:
+    """All that was decoded since the last time; ``copy`` as of `RecordStream.take_samples`."""
+    return Batch(
+        stream.take_samples(copy=copy),
+        stream.take_reads(),
+        stream.take_branches(),
+        stream.take_copies(),
+        stream.take_side_band(),
+    )

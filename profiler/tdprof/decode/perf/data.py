@@ -5,6 +5,7 @@ Format: the perf tool's ``Documentation/perf.data-file-format.txt`` and ``lib/pe
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import struct
 from collections.abc import Iterator
@@ -21,13 +22,14 @@ from tdprof.decode.perf.auxtrace import (
     parse_auxtrace_info,
     parse_time_conversion,
 )
-from tdprof.decode.perf.columns import Batch, Chains, RecordLosses, RecordStream
+from tdprof.decode.perf.columns import Batch, Chains, RecordLosses, RecordStream, take_batch
 from tdprof.decode.perf.compressed import Inflater
 from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
 from tdprof.decode.perf.files import FileLosses, open_files
 from tdprof.decode.perf.layout import MISC_CPUMODE_MASK, copied_words
-from tdprof.decode.perf.records import ByteOrder, open_record_stream
+from tdprof.decode.perf.records import ByteOrder, CompiledRecordDecoder, open_record_stream
 from tdprof.decode.perf.tool_records import EVENT_UPDATE_NAME, IGNORED_TOOL_RECORDS, ToolRecord
+from tdprof.decode.perf.windows import Window, WindowsAhead
 from tdprof.errors import TdprofError
 from tdprof.model.events import MOST_EVENTS
 from tdprof.native.library import load_native
@@ -36,6 +38,7 @@ _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 _COPIES_WINDOW_BYTES = 8 << 20  # with copied stacks, of which 2 MiB are some hundred samples
+_MOST_THREADS = 4  # that decode: one adds up what they make, and has no time for more
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
@@ -72,6 +75,7 @@ class PerfData:
         self._keep_copies = keep_copies
         self._copy = True
         self._prologue_bytes = 0
+        self._windows: dict[int, list[Window]] = {}  # by file, as the pass before found them
         self._names_by_id: dict[int, str] = {}
         self.files = MappedFiles()
         self._files = open_files(path)
@@ -245,7 +249,7 @@ class PerfData:
         """The distinct call chains so far, from number ``first`` on."""
         return self._stream.chains(first)
 
-    def batches(self, *, skip_samples: bool = False, copy: bool = True) -> Iterator[Batch]:
+    def batches(self, *, skip_samples: bool = False, copy: bool = True, threads: int = 1) -> Iterator[Batch]:
         """The records in file order, some megabytes at a time; every call reads the file anew.
 
         Records of one CPU are in time order, records of different CPUs are not.
@@ -253,6 +257,7 @@ class PerfData:
         Args:
             skip_samples: whether only the side-band is wanted.
             copy: False where a batch's samples need to stay only until the next is asked for.
+            threads: that decode, where samples need not stay and there was a pass before.
 
         Raises:
             TdprofError: the file was cut short meanwhile.
@@ -264,7 +269,13 @@ class PerfData:
         self.position = 0
         with self.files.checked():
             for number, data in enumerate(self._record_areas()):
-                yield from self._batches_of(number, data)
+                windows = self._windows.pop(number, [])
+                with contextlib.ExitStack() as stack:
+                    ahead = None
+                    # Copied stacks, too, would have to stay.
+                    if threads > 1 and not copy and not self.has_copies and len(windows) > 1:
+                        ahead = stack.enter_context(self._decode_ahead(data, windows, threads))
+                    yield from self._batches_of(number, data, ahead)
 
     def aux_data(self, buffer: AuxBuffer) -> memoryview:
         """The bytes of an AUX buffer, mapped, not copied."""
@@ -274,12 +285,30 @@ class PerfData:
         first, *extra = self._maps
         return [memoryview(first)[self._start : self._end], *(memoryview(data) for data in extra)]
 
-    def _batches_of(self, file: int, data: memoryview) -> Iterator[Batch]:
+    def _decode_ahead(self, data: memoryview, windows: list[Window], threads: int) -> WindowsAhead:
+        def open_stream() -> CompiledRecordDecoder:
+            stream = self._open_stream()
+            assert isinstance(stream, CompiledRecordDecoder)  # of another there are no windows
+            return stream
+
+        assert isinstance(self._stream, CompiledRecordDecoder)
+        return WindowsAhead(self._stream, open_stream, self._order, data, windows, min(threads, _MOST_THREADS))
+
+    def _batches_of(self, file: int, data: memoryview, ahead: WindowsAhead | None) -> Iterator[Batch]:
         window_bytes = _COPIES_WINDOW_BYTES if self.has_copies else _WINDOW_BYTES
         stream, inflater = self._stream, Inflater(self._stream, self.losses, window_bytes)
+        windows = self._windows[file] = []
         at = taken = read = 0
+        is_plain = True
         before = self.position
         while len(data) - at >= 8:
+            if ahead and at == taken and (found := ahead.take(at)):
+                end, batch = found
+                self._drop_pages(file, at, end)
+                at = taken = end
+                self.position = before + at
+                yield batch
+                continue
             window = data[at : at + window_bytes]
             used = stream.feed(window, final=at + len(window) == len(data))
             at += used
@@ -291,9 +320,10 @@ class PerfData:
                 body = data[at + 8 : at + size]
                 if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
                     for _ in inflater.feed(self._compressed_part(type_, body)):
-                        batch = self._take_batch()
+                        batch = take_batch(self._stream, copy=self._copy)
                         inflater.keep(batch)
                         yield batch
+                is_plain &= _says_nothing(type_, misc)
                 payload_bytes = self._take_tool_record(type_, misc, body, file, data, at + size)
                 stream.skip(size + payload_bytes)
                 at += size + payload_bytes
@@ -303,12 +333,14 @@ class PerfData:
             self.position = before + at
             if read >= window_bytes:
                 self._drop_pages(file, taken, at)
-                taken, read = at, 0
-                yield self._take_batch()
+                if is_plain and isinstance(stream, CompiledRecordDecoder) and stream.has_no_damage:
+                    windows.append(Window(taken, at))
+                taken, read, is_plain = at, 0, True
+                yield take_batch(self._stream, copy=self._copy)
         inflater.finish()
         self.losses.unreadable_bytes += len(data) - at
         self.position = before + len(data)
-        yield self._take_batch()
+        yield take_batch(self._stream, copy=self._copy)
 
     def _drop_pages(self, file: int, start: int, end: int) -> None:
         """Let go of the pages that were read, so that a file's size never counts as this process's memory."""
@@ -316,16 +348,6 @@ class PerfData:
         if isinstance(data, WatchedMap):
             first = (offset + start) // mmap.PAGESIZE * mmap.PAGESIZE
             data.madvise(mmap.MADV_DONTNEED, first, offset + end - first)
-
-    def _take_batch(self) -> Batch:
-        stream = self._stream
-        return Batch(
-            stream.take_samples(copy=self._copy),
-            stream.take_reads(),
-            stream.take_branches(),
-            stream.take_copies(),
-            stream.take_side_band(),
-        )
 
     def _compressed_part(self, type_: int, body: memoryview) -> memoryview:
         if type_ == ToolRecord.COMPRESSED or len(body) < 8:
@@ -348,9 +370,14 @@ class PerfData:
             return 0
         if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
             return 0
-        # The tool sets no CPU mode: a record that has one is a damaged kernel record, and must not pass unseen.
-        if type_ in IGNORED_TOOL_RECORDS and not misc & MISC_CPUMODE_MASK:
+        if _says_nothing(type_, misc):
             return 0
         if type_ == ToolRecord.HEADER_ATTR or not self._take_description(type_, misc, bytes(body)):
             self.losses.unknown_tool_records[type_] += 1
         return 0
+
+
+def _says_nothing(type_: int, misc: int) -> bool:
+    """Whether a record of the perf tool is one that nobody here reads."""
+    # The tool sets no CPU mode: a record that has one is a damaged kernel record, and must not pass unseen.
+    return type_ in IGNORED_TOOL_RECORDS and not misc & MISC_CPUMODE_MASK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
@@ -120,7 +121,7 @@ def import_tables(
     off_cpu = OffCpuSamples(data.attrs, mappings, processes)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
-    for batch in data.batches(copy=False):
+    for batch in data.batches(copy=False, threads=len(os.sched_getaffinity(0))):
         progress(data.size_bytes + data.position)
         lost.add(batch.side_band)
         branches.add(batch.samples, batch.branches)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tdprof.decode.perf.chains import ChainTable, grown
 from tdprof.decode.perf.columns import (
@@ -30,8 +29,17 @@ from tdprof.decode.perf.columns import (
 )
 from tdprof.decode.perf.layout import RecordLayout, copied_words, locate_ids
 from tdprof.decode.perf.records_python import PythonRecordDecoder
+from tdprof.model.arrays import I32
 from tdprof.native.library import load_native
-from tdprof.native.perf_records import DAMAGE_KEPT, MOST_WALK_REGISTERS, NO_WORD, PerfDecoder, PerfLayout, Stop
+from tdprof.native.perf_records import (
+    DAMAGE_KEPT,
+    MOST_WALK_REGISTERS,
+    NO_WORD,
+    PerfDecoder,
+    PerfLayout,
+    PerfLosses,
+    Stop,
+)
 
 ByteOrder = Literal["little", "big"]
 
@@ -113,7 +121,10 @@ class CompiledRecordDecoder:
         self._chains = ChainTable(library, self._d.chains)
         self._offset = 0
         self._tool_record = False
-        self._columns: dict[str, npt.NDArray[Any]] = {}
+        # Of samples: those that are filled, and those that were lent out, whose turn is after the next time.
+        self._columns, self._lent = (
+            {name: np.empty(1024, dtype) for name, dtype in SAMPLE_COLUMNS.items()} for _ in range(2)
+        )
         self._reads = np.empty(0, READ)
         self._branches = np.empty(0, BRANCH)
         self._side_band = np.empty(0, SIDE_BAND)
@@ -121,7 +132,7 @@ class CompiledRecordDecoder:
         self._copies = {name: np.empty(0, dtype) for name, dtype in _COPY_COLUMNS.items()}
         self._copies["registers"] = np.empty((0, self._d.copies.words), np.uint64)
         self._stack = np.empty(0, np.uint8)
-        self._grow_samples(1024)
+        self._point_samples()
 
     def feed(self, data: Buffer, *, final: bool = False) -> int:
         view = np.frombuffer(data, np.uint8)
@@ -146,6 +157,16 @@ class CompiledRecordDecoder:
     def tool_record(self) -> bool:
         return self._tool_record
 
+    @property
+    def is_between_records(self) -> bool:
+        """Whether what was fed ended as a record does, and not in damage."""
+        return not self._d.searching and not self._d.spare_bytes
+
+    @property
+    def has_no_damage(self) -> bool:
+        """Whether all that was fed were records."""
+        return not self._d.losses.malformed
+
     def skip(self, size_bytes: int) -> None:
         self._offset += size_bytes
 
@@ -153,7 +174,11 @@ class CompiledRecordDecoder:
         rows = self._d.samples.rows
         self._d.samples.rows = 0
         columns = {name: column[:rows] for name, column in self._columns.items()}
-        return Samples(**{name: column.copy() for name, column in columns.items()} if copy else columns)
+        if copy:
+            return Samples(**{name: column.copy() for name, column in columns.items()})
+        self._columns, self._lent = self._lent, self._columns
+        self._point_samples()
+        return Samples(**columns)
 
     def take_reads(self) -> Table:
         rows = self._reads[: self._d.read_rows].copy()
@@ -183,6 +208,23 @@ class CompiledRecordDecoder:
 
     def forget_chains(self) -> None:
         self._chains.forget()
+
+    def add_chains(self, chains: Chains) -> I32:
+        """int32[n]: the numbers of another decoder's chains here, new ones where they are."""
+        return self._chains.add(chains.frames, chains.offsets)
+
+    def take_losses(self) -> RecordLosses:
+        """Those since the last time."""
+        losses = self.losses
+        self._d.losses = PerfLosses()
+        return losses
+
+    def add_losses(self, losses: RecordLosses) -> None:
+        """What another decoder, which met no damage, counted besides."""
+        for type_, count in losses.by_type.items():
+            self._d.losses.by_type[type_] += count
+        for name in ("unknown_types", "unknown_ids", "guest_frames", "unknown_contexts", "deferred_chains"):
+            setattr(self._d.losses, name, getattr(self._d.losses, name) + getattr(losses, name))
 
     @property
     def losses(self) -> RecordLosses:
@@ -228,14 +270,18 @@ class CompiledRecordDecoder:
             self._chains.make_room(stop)
 
     def _grow_samples(self, capacity: int) -> None:
+        rows = self._d.samples.rows
+        larger = {name: np.empty(capacity, dtype) for name, dtype in SAMPLE_COLUMNS.items()}
+        for name, column in larger.items():
+            column[:rows] = self._columns[name][:rows]
+        self._columns = larger
+        self._point_samples()
+
+    def _point_samples(self) -> None:
         d = self._d.samples
-        for name, dtype in SAMPLE_COLUMNS.items():
-            column = np.empty(capacity, dtype)
-            if d.rows:
-                column[: d.rows] = self._columns[name][: d.rows]
-            self._columns[name] = column
+        for name, column in self._columns.items():
             setattr(d, name, column.ctypes.data)
-        d.capacity = capacity
+        d.capacity = len(self._columns["time_ns"])
 
     def _grow_copies(self) -> None:
         native = self._d.copies
