@@ -105,7 +105,8 @@ def import_tables(
     side_band = []
     for batch in data.batches(skip_samples=True):
         progress(data.position)
-        side_band.append(_kept_side_band(batch.side_band))
+        if len(batch.side_band):
+            side_band.append(_kept_side_band(batch.side_band))
     numbers, events = _numbered_events(data.attrs)
     result = Imported(events)
     mappings, processes = _write_side_band(side_band, data, writer, result)
@@ -312,6 +313,8 @@ class _LostRecords:
         self._by_type = dict.fromkeys((RecordType.LOST, RecordType.LOST_SAMPLES), 0)
 
     def add(self, batch: SideBand) -> None:
+        if not len(batch):
+            return
         rows = batch.rows[np.isin(batch.rows["type"], tuple(self._by_type))]
         is_lost = is_loss(rows)
         self.filtered += int(rows["value"][~is_lost].sum())
