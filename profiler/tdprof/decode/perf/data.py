@@ -38,7 +38,7 @@ _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 _COPIES_WINDOW_BYTES = 8 << 20  # with copied stacks, of which 2 MiB are some hundred samples
-_MOST_THREADS = 4  # that decode: one adds up what they make, and has no time for more
+_MOST_THREADS = 3  # that decode: one adds up what they make, and takes half as long for that as one of them
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
