@@ -72,7 +72,7 @@ class Key(IntEnum):
     """What makes two records the same group; `enum spe_key`."""
 
     CODE = 0  # PC, thread
-    ADDRESS = 1  # data address >> shift, thread; NOTHING without one
+    ADDRESS = 1  # data address >> shift, thread; NOTHING without one; see `memory_keys` where there is a physical one
     SOURCE = 2  # code of a load's data source, core; NOTHING for what is no load
 
 

@@ -10,7 +10,7 @@ static void clear_columns(const struct spe_columns *c)
 	uint64_t n = c->capacity;
 	/* Those that a lean decoder fills come first. */
 	uint64_t *const words[] = {
-		c->pc, c->va, c->events, c->timestamp, c->branch_target, c->pa, c->previous_branch_target
+		c->pc, c->va, c->pa, c->events, c->timestamp, c->branch_target, c->previous_branch_target
 	};
 	uint32_t *const contexts[] = { c->context_el1, c->context_el2 };
 	uint16_t *const halves[] = { c->total_latency, c->issue_latency, c->translation_latency, c->data_source,
@@ -19,7 +19,7 @@ static void clear_columns(const struct spe_columns *c)
 		c->op_class, c->op, c->pc_top, c->branch_target_top, c->va_top, c->pa_top, c->previous_branch_target_top
 	};
 
-	for (size_t i = 0; i < (c->is_lean ? 4 : sizeof words / sizeof *words); i++)
+	for (size_t i = 0; i < (c->is_lean ? 5 : sizeof words / sizeof *words); i++)
 		memset(words[i], 0, n * sizeof(uint64_t));
 	for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
 		memset(contexts[i], 0, n * sizeof(uint32_t));
@@ -126,6 +126,7 @@ static inline __attribute__((always_inline)) int take_slot(struct cursor *at, co
 		return 0;
 	c->pc[row] = spe_canonical(s.pc);
 	c->va[row] = spe_canonical(s.va);
+	c->pa[row] = s.pa << 8 >> 8;
 	c->events[row] = s.events;
 	c->timestamp[row] = s.timestamp;
 	c->context_el1[row] = s.context_el1;
@@ -142,7 +143,6 @@ static inline __attribute__((always_inline)) int take_slot(struct cursor *at, co
 	c->branch_target[row] = spe_canonical(s.target);
 	c->branch_target_top[row] = (uint8_t)(s.target >> 56);
 	c->va_top[row] = (uint8_t)(s.va >> 56);
-	c->pa[row] = s.pa << 8 >> 8;
 	c->pa_top[row] = (uint8_t)(s.pa >> 56);
 	return 1;
 }

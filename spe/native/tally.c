@@ -67,6 +67,23 @@ static inline __attribute__((always_inline)) uint64_t timed_thread(uint32_t pres
 	                : spe_staged(rules->times, thread, UINT64_MAX, &end_ns);
 }
 
+/* The first key of SPE_KEY_ADDRESS; `*second` is the thread before. A physical address that cannot be that of the data
+ * address, or that no Linux has, is none. */
+static inline uint64_t address_keys(const struct spe_slot *f, uint32_t shift, uint64_t *second)
+{
+	const uint32_t both = 1u << SPE_VA | 1u << SPE_PA;
+	const uint64_t page = f->pa << 8 >> (8 + SPE_PAGE_SHIFT);
+	const uint64_t offset = (1u << SPE_PAGE_SHIFT) - 1;
+
+	if (!(f->present >> SPE_VA & 1))
+		return UINT64_MAX;
+	if ((f->present & both) != both || ((f->pa ^ f->va) & offset) || page >> (52 - SPE_PAGE_SHIFT) ||
+	    shift < SPE_LEAST_SHIFT)
+		return spe_canonical(f->va) >> shift;
+	*second |= page << SPE_PHYSICAL_LOW;
+	return (f->va << 8 >> 8) >> shift | page >> 31 << SPE_PHYSICAL_HIGH | SPE_IS_PHYSICAL;
+}
+
 static inline uint32_t event_index(uint32_t events)
 {
 	return (events >> 2 & 3) | (events >> 8 & 7) << 2 | (events >> 19 & 31) << 5;
@@ -110,9 +127,7 @@ static inline __attribute__((always_inline)) void put_record(struct block *b, un
 		b->second[k] = rules->core;
 	} else {
 		b->second[k] = thread;
-		b->first[k] = key == SPE_KEY_CODE        ? spe_canonical(f->pc)
-		              : f->present >> SPE_VA & 1 ? spe_canonical(f->va) >> rules->shift
-		                                         : UINT64_MAX;
+		b->first[k] = key == SPE_KEY_CODE ? spe_canonical(f->pc) : address_keys(f, rules->shift, &b->second[k]);
 	}
 	b->first[k] = neighbour_key(b->first[k], key);
 	b->hash[k] = spe_group_hash(g, b->first[k] / SPE_NEIGHBOURS, b->second[k]);
@@ -208,6 +223,7 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 			const struct spe_slot f = {
 				.pc = c->pc[i],
 				.va = c->va[i],
+				.pa = c->pa[i],
 				.present = c->present[i],
 				.events = (uint32_t)c->events[i],
 				.context_el1 = c->context_el1[i],

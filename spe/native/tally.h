@@ -28,9 +28,19 @@ enum spe_placing {
 /* What makes two records the same group. */
 enum spe_key {
 	SPE_KEY_CODE,    /* PC, thread */
-	SPE_KEY_ADDRESS, /* data address >> shift, thread; all ones without an address */
+	SPE_KEY_ADDRESS, /* data address >> shift, thread; all ones without an address; with a physical one both keys
+	                    hold a part of it (SPE_IS_PHYSICAL) */
 	SPE_KEY_SOURCE,  /* code of a load's data source, core; all ones for what is no load */
 };
+
+/* Where SPE_KEY_ADDRESS has a physical address, too: its first key is bits 55:0 of the data address >> shift, bits
+ * 51:43 of the physical one and SPE_IS_PHYSICAL; the second the thread in its low 33 bits and bits 42:12 above them.
+ * Both addresses have the same bits 11:0. */
+#define SPE_IS_PHYSICAL   ((uint64_t)1 << 62)
+#define SPE_PAGE_SHIFT    12 /* of the smallest page */
+#define SPE_PHYSICAL_HIGH 53 /* where bits 51:43 stand */
+#define SPE_PHYSICAL_LOW  33 /* where bits 42:12 do */
+#define SPE_LEAST_SHIFT   6  /* below, the keys have no room for it, and physical addresses are not looked at */
 
 /* Bits of `lanes`. The first ten and the predicates stand where the events packet has them. All but OPERATIONS are of
  * operations that the program executed; caches are of loads, since stores may leave those events unset. */

@@ -110,7 +110,8 @@ def report(
     mean p50 p90 p99   total latency in cycles, from dispatch to completion
     l1 l2 llc …  %     share of the loads that each level of the memory hierarchy served
     L1D miss, …        ratios of retired operations with their 95 % intervals
-    sharing            false: a process's threads write different words of one cache line; true: the same word
+    sharing            false: threads write different words of one cache line; true: the same word; of one process,
+                       or with physical addresses (record --spe=pa=1) also of several that share memory
 
     \b
     tdprof spe report perf.data                    or a capture, as tdprof report CAPTURE --spe

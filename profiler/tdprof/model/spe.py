@@ -64,6 +64,61 @@ class RecordWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUser:
+    """Who knows a block of memory by which address.
+
+    Attributes:
+        pid: None for the kernel, and where it is not known.
+        command: the process's name, "kernel" for the kernel's own addresses; empty where none is known.
+        address: the block's.
+        threads: that touched it there.
+    """
+
+    pid: int | None
+    command: str
+    address: int
+    threads: int
+
+    def __str__(self) -> str:
+        return self.command if self.pid is None else f"{self.command}[{self.pid}]"
+
+
+@dataclass(frozen=True, slots=True)
+class LineAccess:
+    """What a process does with eight bytes of a cache line in one function.
+
+    Attributes:
+        user: with the threads that do it.
+        offset: in the line, in bytes.
+        function: empty where none is known.
+        loads, stores: sampled operations; an atomic one is a store.
+    """
+
+    user: MemoryUser
+    offset: int
+    function: str
+    loads: int
+    stores: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineSharing:
+    """Who shares a cache line.
+
+    Attributes:
+        how: "true" or "false".
+        accesses: by whom, those with most operations first.
+        turns: where processes share it: how often the next one to touch it was another one, of ``in_order`` accesses.
+        in_order: accesses whose order was looked at; 0 where threads of one process share it.
+    """
+
+    how: str
+    accesses: Sequence[LineAccess]
+    turns: int = 0
+    in_order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SpeReport:
     """Rows of a report, n of them.
 
@@ -74,7 +129,8 @@ class SpeReport:
         latencies: float64[n, len(QUANTILES)] by name, in cycles; NaN where none was measured.
         ratios: by the catalog's metric name, or a name of their own where it has none.
         threads: uint64[n], threads that touched the address; None in other reports.
-        sharing: "true", "false" or "" for each cache line; None in other reports.
+        sharing: who shares each cache line, None for those that nobody does; None in other reports.
+        users: of each block of memory, where there are physical addresses; None in other reports.
         notes: what a reader should know, a sentence each.
         total_operations: records in all, with those in no row.
         weight: operations that one record stands for; None where the recording does not tell.
@@ -90,9 +146,10 @@ class SpeReport:
     latencies: Mapping[str, F64]
     ratios: Mapping[str, RatioColumn]
     threads: U64 | None
-    sharing: Sequence[str] | None
+    sharing: Sequence[LineSharing | None] | None
     notes: Sequence[str]
     total_operations: int
+    users: Sequence[Sequence[MemoryUser]] | None = None
     weight: RecordWeight | None = None
     left_out: int = 0
     levels_met: Sequence[str] = ()

@@ -16,36 +16,33 @@ from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
+from tdprof.decode.spe.line_uses import CacheLines
 from tdprof.decode.spe.row_sums import (
     LINE_BYTES,
-    NO_CPU,
     Counted,
     GroupBy,
-    WordUse,
     check_compiled,
     count_records,
-    count_words,
 )
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
-from tdprof.model.spe import NO_TID, RatioColumn, RecordWeight, SpeReport, order_of
+from tdprof.model.spe import LineSharing, MemoryUser, RatioColumn, RecordWeight, SpeReport, order_of
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
+from tdprof.pipeline.spe_memory import BlockRows, MemoryOwners
 from tdprof.pipeline.spe_rows import (
-    KERNEL_MEMORY,
     MAX_ROWS,
     OTHERS_NAME,
     AddressRows,
-    BlockRows,
     CodeDetail,
-    MemoryOwners,
     Placement,
     Rows,
     SourceRows,
     SymbolizedRows,
 )
+from tdprof.pipeline.spe_sharing import find_sharing
 from tdprof.text import printable
 
 
@@ -75,8 +72,7 @@ def analyse(
     """
     check_compiled()
     if by in (By.ADDRESS, By.PAGE):
-        owners = MemoryOwners(None if capture is None else capture.owners.last_pids)
-        report = _by_block(data, by, owners, workers, max_rows, limit)
+        report = _by_block(data, by, capture, workers, max_rows, limit)
     elif by is By.SOURCE:
         report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows, limit)
     elif capture is None:
@@ -97,7 +93,6 @@ def analyse(
 
 
 _USUAL_PAGE_BYTES = 4096
-_WORD_BYTES = 8
 # A row takes a kilobyte and a half while what was counted is made of it.
 _ROWS_AT_ONCE = 1 << 14
 
@@ -121,31 +116,44 @@ def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_ro
     return _report_of(counted, shown, names, notes, operations)
 
 
-def _by_block(data: SpeInput, by: By, owners: MemoryOwners, workers: int, max_rows: int, limit: int) -> SpeReport:
+def _by_block(
+    data: SpeInput, by: By, capture: OpenCapture | None, workers: int, max_rows: int, limit: int
+) -> SpeReport:
+    owners = MemoryOwners(None)
+    if capture is not None:
+        owners = MemoryOwners(capture.owners.last_pids, lambda pids: capture.spaces.process_names(pids))
     block_bytes = LINE_BYTES if by is By.ADDRESS else data.page_bytes or _USUAL_PAGE_BYTES
     rows = BlockRows(block_bytes, owners)
     placement = Placement(rows, max_rows, is_shared=workers > 1)
     counted = count_records(data, GroupBy(Key.ADDRESS, block_bytes), placement.place, workers=workers)
     operations = counted.operations
-    notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(operations)]
+    notes = [*pass_notes(counted, data), *rows.notes(operations[1:]), *room_notes(operations)]
     if by is By.PAGE:
         whose = "the recorded machine's" if data.page_bytes else "the input does not tell the machine's"
         notes.append(f"pages are of {block_bytes} bytes ({whose})")
     shown, names = _most(operations, rows, limit)
     each = rows.threads()
     threads = np.insert(each[:max_rows], 0, each[max_rows:].max(initial=0))[shown]
-    sharing = None
+    sharing: list[LineSharing | None] | None = None
     if by is By.ADDRESS:
         # Where some pairs of line and thread had no room, any line may have more threads than were counted.
         may_be_shared = (threads > 1) | operations[:1].any()
         candidates = np.flatnonzero(may_be_shared & (shown > 0))
-        sharing = [""] * len(shown)
-        lines = rows.blocks[shown[candidates] - 1]
-        for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), owners, lines), strict=True):
-            sharing[row] = how
+        at = shown[candidates] - 1
+        lines = CacheLines(rows.blocks[at], rows.is_physical[at], rows.are_of_processes(at))
+        sharing = [None] * len(shown)
+        looked_at = data if capture is None else replace(data, stages=capture.stages)
+        for row, found in zip(candidates.tolist(), find_sharing(looked_at, lines, owners, capture), strict=True):
+            sharing[row] = found
+    users: list[Sequence[MemoryUser]] | None = None
+    if rows.is_physical.any():
+        users = [()] * len(shown)
+        has_row = np.flatnonzero(shown > 0)
+        for row, found_users in zip(has_row.tolist(), rows.processes(shown[has_row] - 1), strict=True):
+            users[row] = found_users
 
     def beside(report: SpeReport, part: slice) -> SpeReport:
-        return replace(report, threads=threads[part], sharing=sharing and sharing[part])
+        return replace(report, threads=threads[part], sharing=sharing and sharing[part], users=users and users[part])
 
     return _report_of(counted, shown, names, notes, operations, beside)
 
@@ -281,42 +289,6 @@ def weight_of(recorded: SpeInfo, records: int) -> RecordWeight | None:
 def _ratio_column(ratio: Ratio, counts: dict[str, U64]) -> RatioColumn:
     share = share_interval(counts[ratio.part], counts[ratio.whole])
     return RatioColumn(share.value * ratio.scale, share.low * ratio.scale, share.high * ratio.scale)
-
-
-def _sharing(words: WordUse, owners: MemoryOwners, lines: U64) -> list[str]:
-    """What each of some cache lines' sampled accesses say of sharing, within a process or the kernel.
-
-    "false": several threads touch it, one of them stores, and no word of it is touched by two threads; "true": a word
-    is touched by several threads and stored to; "": neither.
-    """
-    is_told = words.tid != NO_TID
-    words = WordUse(words.word[is_told], words.tid[is_told], words.cpu[is_told], words.is_store[is_told])
-    memory = owners.of(words.tid, words.word, _WORD_BYTES)
-    in_line = np.uint64(LINE_BYTES // _WORD_BYTES)
-    shared_lines = _touched_by_several(words.word // in_line, memory, words)
-    shared_words = _touched_by_several(words.word, memory, words) // in_line
-    how = dict.fromkeys(shared_lines.tolist(), "false") | dict.fromkeys(shared_words.tolist(), "true")
-    return [how.get(number, "") for number in lines.tolist()]
-
-
-def _touched_by_several(place: U64, memory: U64, words: WordUse) -> U64:
-    """Places that several threads touched in one memory, the kernel's from several CPUs, where one of them stored."""
-    stored = np.unique(np.stack([place, memory])[:, words.is_store], axis=1)
-    is_kernel = memory == KERNEL_MEMORY
-    # Whatever thread a CPU runs touches the CPU's own data, its interrupts' stack for one.
-    cpu = np.where(is_kernel & (words.cpu != NO_CPU), words.cpu, words.tid)
-    several = [_used_by_several(np.stack([place, memory, user])) for user in (words.tid, cpu)]
-    # What comes from all three has each place once.
-    everything, times = np.unique(np.concatenate([stored, *several], axis=1), axis=1, return_counts=True)
-    found: U64 = everything[0, times == 3]
-    return found
-
-
-def _used_by_several(uses: U64) -> U64:
-    """uint64[2, n]: places and memories of more than one user, of uint64[3, m]: place, memory, user."""
-    places, users = np.unique(np.unique(uses, axis=1)[:2], axis=1, return_counts=True)
-    found: U64 = places[:, users > 1]
-    return found
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol, Self
 
@@ -14,10 +13,9 @@ from arm_spe.tallied import NO_ROW
 from arm_spe.tally import NOTHING, OTHERS
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
-from tdprof.model.addresses import KERNEL_ADDRESS, MappedFile
+from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, group_of_row, group_rows
 from tdprof.model.profile import NO_ID
-from tdprof.model.spe import NO_TID
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import FunctionIdentity
 from tdprof.profile.naming import name_locations
@@ -28,8 +26,6 @@ MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
 OTHERS_NAME = "(others)"
 """Of that row."""
-KERNEL_MEMORY = np.uint64(NO_TID)
-"""In `MemoryOwners.of`: above every process's number."""
 _HALF = np.uint64(32)  # bits, of a key that is a function and a file
 
 
@@ -96,79 +92,6 @@ class SourceRows:
 
     def notes(self) -> list[str]:
         return []
-
-
-class MemoryOwners:
-    """In whose memory a thread's addresses are: the same address is the same memory in one process only.
-
-    Args:
-        pids: the processes of threads, as `ThreadOwners.last_pids` has them; None: all threads are one's.
-    """
-
-    def __init__(self, pids: Callable[[U64], U32] | None) -> None:
-        self._pids = pids
-
-    def of(self, tids: U64, blocks: U64, block_bytes: int) -> U64:
-        """uint64[n]: a number for each memory: of the process, or the kernel's, which all threads share.
-
-        Args:
-            tids: uint64[n], who touched it.
-            blocks: uint64[n], the numbers of the blocks of so many bytes that the addresses are in.
-        """
-        owners = np.zeros(len(tids), np.uint64) if self._pids is None else self._pids(tids).astype(np.uint64)
-        owners[blocks >= KERNEL_ADDRESS // np.uint64(block_bytes)] = KERNEL_MEMORY
-        return owners
-
-
-class BlockRows:
-    """Rows by cache line or page.
-
-    Args:
-        block_bytes: size of one.
-        owners: of memory.
-    """
-
-    def __init__(self, block_bytes: int, owners: MemoryOwners) -> None:
-        self._block_bytes = block_bytes
-        self._owners = owners
-        self._blocks = GroupTable()
-        self._memories = GroupTable()  # of each row's block, in each process
-        self._users = [np.zeros(0, np.uint32)]  # the memory of each thread that touched it
-
-    def place(self, first: U64, second: U64) -> I64:
-        """First key: number of the block; second: thread. Each pair counts once as a thread that touched the block."""
-        rows = np.full(len(first), NO_ROW, np.int64)
-        has_address = first != NOTHING
-        numbers = first[has_address]
-        rows[has_address] = self._blocks.number(numbers, np.zeros_like(numbers))
-        is_told = has_address & (second != NO_TID)
-        owners = self._owners.of(second[is_told], first[is_told], self._block_bytes)
-        self._users.append(self._memories.number(rows[is_told].astype(np.uint64), owners))
-        return rows
-
-    def threads(self) -> U64:
-        """uint64[rows]: known threads that touched each; where several processes did, those of the one with most."""
-        most = np.zeros(len(self._blocks), np.uint64)
-        threads = np.bincount(np.concatenate(self._users), minlength=len(self._memories)).astype(np.uint64)
-        np.maximum.at(most, self._memories.first.astype(np.int64), threads)
-        return most
-
-    def notes(self) -> list[str]:
-        """Whether rows add up what is not one memory."""
-        several = int((np.bincount(self._memories.first.astype(np.int64)) > 1).sum())
-        if not several:
-            return []
-        what = "the sum over processes, in each of which the address is other memory unless they share it"
-        return [f"{plural(several, 'row', 's')}: {what}"]
-
-    @property
-    def blocks(self) -> U64:
-        """uint64: number of each row's block."""
-        return self._blocks.first
-
-    def names(self, rows: I64) -> list[str]:
-        """The blocks' addresses."""
-        return [f"0x{number * self._block_bytes:x}" for number in self.blocks[rows].tolist()]
 
 
 class AddressRows:

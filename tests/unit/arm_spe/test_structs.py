@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arm_spe import tallied, tally, times
+from arm_spe import memory_keys, tallied, tally, times
 from arm_spe.counts import Damage
 from arm_spe.packet import HAS_DUPLICATE, HAS_OTHER, Kind
 
@@ -33,6 +33,8 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update(SPE_NO_THREAD=times.NO_THREAD, SPE_STAGE_BITS=times.STAGE_BITS)
     asked.update({f"sizeof(struct spe_{name})": ctypes.sizeof(mirror) for name, mirror in mirrors.items()})
     asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
+    asked.update(SPE_IS_PHYSICAL=1 << memory_keys._IS_PHYSICAL, SPE_PAGE_SHIFT=memory_keys._PAGE_SHIFT)
+    asked.update(SPE_PHYSICAL_HIGH=memory_keys._HIGH, SPE_PHYSICAL_LOW=memory_keys._LOW)
     asked.update({f"SPE_REASON_{reason.name}": reason.value for reason in Damage})
     asked.update(SPE_HAS_OTHER=HAS_OTHER, SPE_HAS_DUPLICATE=HAS_DUPLICATE)
     lines = "".join(f'printf("%llu\\n", (unsigned long long)({expression}));\n' for expression in asked)

@@ -76,7 +76,8 @@ def test_sharing_is_told_within_a_process(tmp_path: Path) -> None:
     assert found.sharing is not None
     assert found.threads is not None
     assert pages.threads is not None
-    assert dict(zip(found.names, zip(found.sharing, found.threads.tolist(), strict=True), strict=True)) == {
+    how = [sharing.how if sharing else "" for sharing in found.sharing]
+    assert dict(zip(found.names, zip(how, found.threads.tolist(), strict=True), strict=True)) == {
         "0x1000": ("", 1),
         "0x1040": ("", 1),
         "0x2000": ("false", 2),

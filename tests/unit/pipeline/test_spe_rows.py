@@ -25,7 +25,8 @@ from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, MemoryOwners, Placement, SourceRows, SymbolizedRows
+from tdprof.pipeline.spe_memory import BlockRows, MemoryOwners
+from tdprof.pipeline.spe_rows import CodeDetail, Placement, SourceRows, SymbolizedRows
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 PROGRAM, LIBRARY = 0x400000, 0x7F0000000000

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
-from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
 from arm_spe.tallied import NO_ROW, Tallied, TallyPart, lane_of, rows_of
 from arm_spe.tally import Key, Lane, Place, Rules, Tally, operation_lanes
@@ -18,18 +17,11 @@ from tdprof.decode.spe.clock import time_ns, timer_lines
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 from tdprof.errors import TdprofError
-from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.values import dataclass
 
 LINE_BYTES = 64
-# Payload of an operation packet (Arm ARM, load/store class): the extended kind, with AT set.
-_ATOMIC_BITS, _ATOMIC = 0xE6, 0x06
-_CPU = np.uint64(40)  # where a CPU's number stands in a user's, above the thread's 33 bits and one for stores
-NO_CPU = (1 << 24) - 1
-"""In `WordUse.cpu`."""
-_BATCH_RECORDS = 1 << 14
 _MOST_ROWS = 1 << 18  # of all threads; where there are more, one goes on alone, so that memory is not taken for each
 _CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
 _SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
@@ -89,7 +81,7 @@ class Counted:
         return Tallied.sum(self.counters, group, groups)
 
 
-def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
+def hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
     """Take context packets that name nobody we know out of a batch, in its own memory."""
     if not source.contexts_name_threads:
         batch["present"].view(np.uint32)[:] &= ~_HAS_CONTEXT
@@ -165,7 +157,7 @@ class _Worker:
             return
         decoder = RecordDecoder(span.data, memory=self._memory)
         for batch in decoder:
-            _hide_foreign_contexts(batch, self._source)
+            hide_foreign_contexts(batch, self._source)
             before = self._tally.with_context
             switched_to = _switched_to(batch, span, self._source)
             stamped = stamped_threads(batch, span, self._source) if rules.key == Key.CODE else None
@@ -286,54 +278,3 @@ def check_compiled() -> None:
             "this tdprof was installed without its compiled code, which adds SPE records up",
             hint="apt-get install gcc libc6-dev, then pip install . or, in a checkout, tools/setup",
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class WordUse:
-    """Who touched which words of memory.
-
-    Attributes:
-        word: uint64[n], address / 8.
-        tid: uint64[n].
-        cpu: uint64[n], of the kernel's words where it is known; else what is no CPU's number.
-        is_store: bool[n], of atomic operations, too, which may be marked as loads of what was there.
-    """
-
-    word: U64
-    tid: U64
-    cpu: U64
-    is_store: NDArray[np.bool_]
-
-
-def count_words(source: SpeInput, lines: U64) -> WordUse:
-    """Data addresses by 8-byte word, thread, of the kernel's also CPU, and whether it was a store.
-
-    Args:
-        source: the data; without lines it is not read.
-        lines: distinct cache lines (address / LINE_BYTES); addresses elsewhere are left out.
-    """
-    table = GroupTable()
-    wanted = np.sort(lines)
-    for batch, span in _batches(source) if len(wanted) else ():
-        line = batch["va"].view(np.uint64) // np.uint64(LINE_BYTES)
-        is_wanted = wanted[np.minimum(np.searchsorted(wanted, line), len(wanted) - 1)] == line
-        rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1) & is_wanted)
-        op = batch["op"].view(np.uint8)[rows]
-        is_store = ((op & 1 != 0) | (op & _ATOMIC_BITS == _ATOMIC)).astype(np.uint64)
-        tid = thread_of(batch, span, source)[rows]
-        address = batch["va"].view(np.uint64)[rows]
-        cpu = np.where(address >= KERNEL_ADDRESS, NO_CPU if span.cpu is None else span.cpu & NO_CPU, NO_CPU)
-        user = cpu.astype(np.uint64) << _CPU | tid << np.uint64(1) | is_store
-        table.number(address >> np.uint64(3), user)
-    user = table.second
-    tid = user >> np.uint64(1) & np.uint64((1 << 33) - 1)
-    return WordUse(table.first, tid, user >> _CPU, (user & np.uint64(1)) != 0)
-
-
-def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
-    memory = ColumnMemory(_BATCH_RECORDS)
-    for span in source.spans:
-        for batch in RecordDecoder(span.data, memory=memory):
-            _hide_foreign_contexts(batch, source)
-            yield batch, span
-        source.files.forget(span.data)

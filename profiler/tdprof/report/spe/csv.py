@@ -28,5 +28,7 @@ def _columns(report: SpeReport) -> dict[str, Column]:
     if report.threads is not None:
         columns["threads"] = report.threads
     if report.sharing is not None:
-        columns["sharing"] = report.sharing
+        columns["sharing"] = [found.how if found else "" for found in report.sharing]
+    if report.users is not None:
+        columns["processes"] = ["; ".join(f"{user} 0x{user.address:x}" for user in users) for users in report.users]
     return columns

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.spe import LATENCIES, SpeReport, mean_latency
+from tdprof.model.spe import LATENCIES, LineSharing, MemoryUser, SpeReport, mean_latency
 
 QUANTILE_NAMES = ("p50", "p90", "p99")
 _ROWS_AT_ONCE = 1024
@@ -64,8 +64,37 @@ def _row_of(report: SpeReport) -> _Tree:
     if report.threads is not None:
         tree["threads"] = _counts(report.threads)
     if (sharing := report.sharing) is not None:
-        tree["sharing"] = lambda rows: [json.dumps(sharing[row] or None) for row in rows.tolist()]
+        tree["sharing"] = lambda rows: [json.dumps((found := sharing[row]) and found.how) for row in rows.tolist()]
+        tree["shared_by"] = lambda rows: [json.dumps(_shared_by(sharing[row])) for row in rows.tolist()]
+    if (users := report.users) is not None:
+        tree["processes"] = lambda rows: [json.dumps([*map(_user, users[row])]) for row in rows.tolist()]
     return tree
+
+
+def _shared_by(sharing: LineSharing | None) -> dict[str, Any] | None:
+    if sharing is None:
+        return None
+    accesses = [
+        {
+            **_user(access.user),
+            "offset": access.offset,
+            "function": access.function or None,
+            "loads": access.loads,
+            "stores": access.stores,
+        }
+        for access in sharing.accesses
+    ]
+    order = {"changes": sharing.turns, "accesses": sharing.in_order} if sharing.in_order else None
+    return {"order": order, "accesses": accesses}
+
+
+def _user(user: MemoryUser) -> dict[str, Any]:
+    return {
+        "pid": user.pid,
+        "command": user.command or None,
+        "address": f"0x{user.address:x}",
+        "threads": user.threads,
+    }
 
 
 def _counts(values: NDArray[Any]) -> _Texts:

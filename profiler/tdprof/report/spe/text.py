@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.model.arrays import I64
-from tdprof.model.spe import RatioColumn, SpeReport, mean_latency
+from tdprof.model.spe import LineAccess, MemoryUser, RatioColumn, SpeReport, mean_latency
 from tdprof.report.columns import Column, left_out, names, numbers, table_lines, text_pieces
+from tdprof.text import printable
 from tdprof.values import dataclass
 
 # Shown as columns of the text: the others are in the JSON.
@@ -19,6 +20,8 @@ _TEXT_RATIOS = {
 }
 # Narrower tables leave their columns to the names.
 WIDE_COLUMNS = 120
+# The JSON has all.
+_MOST_USERS, _MOST_LINES, _MOST_ACCESSES = 3, 8, 8
 
 
 def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> Iterator[str]:
@@ -41,7 +44,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     if report.weight:
         lines.append(Text(f"each stands for about {report.weight.value:.0f} of the program's ({report.weight.source})"))
     lines += [Text(f"note: {note}") for note in report.notes]
-    return text_pieces(console, itertools.chain(table, lines))
+    return text_pieces(console, itertools.chain(table, lines, _shared_lines(report, limit, console.width)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,46 @@ def _cells(part: SpeReport, rows: I64, levels: Sequence[str], ratios: Sequence[s
     if part.threads is not None:
         columns.append([*map(str, part.threads[rows].tolist())])
     if part.sharing is not None:
-        columns.append([part.sharing[row] for row in rows.tolist()])
-    columns.append([part.names[row] for row in rows.tolist()])
+        columns.append([found.how if (found := part.sharing[row]) else "" for row in rows.tolist()])
+    users = part.users
+    columns.append(
+        [": ".join(filter(None, [part.names[row], _known_as(users[row]) if users else ""])) for row in rows.tolist()]
+    )
     return zip(*columns, strict=True)
+
+
+def _known_as(users: Sequence[MemoryUser]) -> str:
+    """Who knows a block of memory by which address, of many the first."""
+    known = [f"{printable(str(user))} 0x{user.address:x}".lstrip() for user in users[:_MOST_USERS]]
+    return ", ".join([*known, *[f"{len(users) - _MOST_USERS} more"] * (len(users) > _MOST_USERS)])
+
+
+def _shared_lines(report: SpeReport, limit: int, width: int) -> Iterator[Text]:
+    """Who does what in the lines that are shared, of many the first."""
+    columns = numbers("offset", "loads", "stores", "threads") + names("process", "function")
+    shown = 0
+    for part, rows in report.parts(limit) if report.sharing is not None else ():
+        for row in rows.tolist():
+            sharing = part.sharing[row] if part.sharing is not None else None
+            shown += sharing is not None
+            if sharing is None or shown > _MOST_LINES:
+                continue
+            seen = ""
+            if sharing.in_order:
+                seen = f": {sharing.turns} of {sharing.in_order} accesses came after another's"
+            yield from (Text(), Text(f"{part.names[row]}, {sharing.how} sharing{seen}"))
+            yield from table_lines(columns, [*map(_access, sharing.accesses[:_MOST_ACCESSES])], width)
+            yield from _not_shown(len(sharing.accesses) - _MOST_ACCESSES, "row", width)
+    yield from _not_shown(shown - _MOST_LINES, "shared line", width)
+
+
+def _access(access: LineAccess) -> Sequence[str]:
+    counts = access.offset, access.loads, access.stores, access.user.threads
+    return (*map(str, counts), _known_as([access.user]), printable(access.function))
+
+
+def _not_shown(count: int, what: str, width: int) -> Sequence[Text]:
+    return left_out(max(0, count), what, width, hint="--json has all")
 
 
 def _percent(part: float, whole: float) -> str:

@@ -20,8 +20,9 @@ from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
 from tdprof.decode.perf.columns import NOT_RECORDED
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT
+from tdprof.decode.spe.line_uses import CacheLines, look_at_lines
 from tdprof.decode.spe.perf_input import open_perf_data
-from tdprof.decode.spe.row_sums import LINE_BYTES, count_words
+from tdprof.decode.spe.row_sums import LINE_BYTES
 from tdprof.decode.spe.switches import Switches, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.choices import By
@@ -135,8 +136,8 @@ def test_contexts_of_another_namespace_are_not_used(recording: Path) -> None:
         inside = replace(source, contexts_name_threads=False)
         found = {}
         for data in (source, inside):
-            words = count_words(data, np.array([0x1000 // LINE_BYTES], np.uint64))
-            found[data.contexts_name_threads] = sorted(words.tid.tolist())
+            line = CacheLines(np.array([0x1000 // LINE_BYTES], np.uint64), np.zeros(1, bool), np.zeros(1, bool))
+            found[data.contexts_name_threads] = sorted(look_at_lines(data, line).tid.tolist())
             result = analyse(data, By.SOURCE, None, workers=1)
             assert any("another PID namespace" in note for note in result.notes) is not data.contexts_name_threads
     assert found == {True: [7, 8, 70, NO_TID], False: [7, 8, NO_TID]}
