@@ -45,7 +45,7 @@ enum unwind_cfa {
 	/* to where the thread of r14 (aarch64: x28) keeps the sp of another goroutine, plus (offset & 0xffff) */
 	UNWIND_GO_SWITCH,
 	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says, + fp */
-	UNWIND_CFA_FP_LEFT,  /* x86-64: fp + offset, on a stack that the function has left; below sp or above */
+	UNWIND_CFA_FP_LEFT,  /* fp + offset, on a stack that the function has left; below sp or above */
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
 	 */
 	UNWIND_CFA_REGISTER = 32,
@@ -65,6 +65,10 @@ enum unwind_ra {
 	/* In the slot that `fp` says, where libgcc keeps it while it writes over its own frame; FP is where the CFA is
 	 * counted from. */
 	UNWIND_RA_KEPT,
+	/* aarch64: as UNWIND_RA_SLOT, or in LR with UNWIND_FP_SAME, but who is returned to made no such call: its x30
+	 * is 16 bytes below the CFA. Of UNWIND_GO_SWITCH: the goroutine has its pc, and its x30 at (offset & 0xffff),
+	 * which does not count for the CFA. */
+	UNWIND_RA_INTERRUPTED,
 	UNWIND_RA_REGISTER = 32, /* x86-64: + DWARF number; exact frames only (vfork) */
 	UNWIND_RA_NEAR = 192,    /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
 };
@@ -141,7 +145,8 @@ struct unwind_state {
 	__u64 pc; /* without pointer authentication */
 	__u64 sp;
 	__u64 fp;       /* rbp, x29 */
-	__u64 lr;       /* x30; holds in exact frames. x86-64: where C's stack was, see unwind_callback() */
+	__u64 lr;       /* x30; holds in exact frames */
+	__u64 callback; /* where C's stack was that Go's lies behind, see unwind_callback() */
 	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 13 is x22, 14 x28
 	                 */
 	__u32 flags;
@@ -160,7 +165,7 @@ struct unwind_state {
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       27
+#define UNWIND_VERSION       28
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

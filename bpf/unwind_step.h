@@ -49,6 +49,7 @@ UNWIND_INLINE void unwind_begin(struct unwind_state *state, __u64 pc, __u64 sp, 
 	state->sp = sp;
 	state->fp = fp;
 	state->lr = lr;
+	state->callback = 0;
 	state->flags = flags | UNWIND_EXACT;
 	state->methods[UNWIND_BY_TABLE] = 0;
 	state->methods[UNWIND_BY_FP] = 0;
@@ -88,6 +89,12 @@ UNWIND_INLINE int unwind_by_fp(const struct unwind_state *state, int is_guess, s
 	return 0;
 }
 
+/* Whether the caller stands where it was interrupted, its x30 known. */
+UNWIND_INLINE int unwind_is_interrupted(int machine, const struct unwind_rule *rule)
+{
+	return machine == UNWIND_AARCH64 && rule->ra == UNWIND_RA_INTERRUPTED;
+}
+
 /* Whether the CFA is relative to a register other than FP and SP, which may have changed in the callees. */
 UNWIND_INLINE int unwind_is_old(const struct unwind_state *state, const struct unwind_rule *rule)
 {
@@ -100,7 +107,7 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	__s64 offset = rule->offset;
-	int is_left = UNWIND_MACHINE == UNWIND_X86_64 && kind == UNWIND_CFA_FP_LEFT;
+	int is_left = kind == UNWIND_CFA_FP_LEFT;
 	__u64 base = kind == UNWIND_CFA_FP || kind == UNWIND_CFA_FP_DEREF || is_left ? state->fp : state->sp;
 	int is_deref = kind == UNWIND_CFA_SP_DEREF || kind == UNWIND_CFA_FP_DEREF;
 
@@ -115,7 +122,7 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 				base = state->sp + 8 * base;
 			is_deref = kind >= UNWIND_CFA_REGISTER_DEREF;
 		}
-	} else if (kind > UNWIND_CFA_FP_DEREF) {
+	} else if (kind > UNWIND_CFA_FP_DEREF && !is_left) {
 		return UNWIND_END_UNSUPPORTED_RULE;
 	}
 	if (is_deref) {
@@ -174,6 +181,7 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, struct unwind_state
 {
 	__u32 kind = rule->ra;
 	__s64 slot = rule->fp;
+	int is_interrupted = unwind_is_interrupted(UNWIND_MACHINE, rule);
 
 	places->pc_at = places->cfa - 8;
 	if (slot != UNWIND_FP_SAME) {
@@ -181,14 +189,14 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, struct unwind_state
 		      by_sp = unwind_mask(slot & UNWIND_FP_BY_SP);
 		__u64 at = (base ^ ((base ^ state->fp) & by_fp) ^ ((base ^ state->sp) & by_sp)) + (slot & ~7LL);
 
-		if (kind == UNWIND_RA_SLOT)
+		if (kind == UNWIND_RA_SLOT || is_interrupted)
 			places->pc_at = at;
 		else
 			places->fp_at = at;
 		if (kind >= UNWIND_RA_NEAR - 64)
 			places->pc_at = at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
 	}
-	if (kind == UNWIND_RA_LR) {
+	if (kind == UNWIND_RA_LR || (is_interrupted && slot == UNWIND_FP_SAME)) {
 		if (!(state->flags & UNWIND_EXACT))
 			return UNWIND_END_LR_MID_STACK;
 		places->pc_at = 0;
@@ -201,7 +209,7 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, struct unwind_state
 	} else if (kind == UNWIND_RA_KEPT) {
 		unwind_kept(memory, state, rule, places);
 	}
-	return 0;
+	return is_interrupted ? unwind_read(memory, places->cfa - 16, &state->lr) : 0;
 }
 
 /* What a signal interrupted: all its registers are known, and the stack may be another one. */
@@ -225,14 +233,18 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
  * Back from Go's stacks, by the goroutine's register, r14 or x28, and fields of its structures g and m
  * (runtime/runtime2.go): g begins with the two ends of its stack, has its m at 48, and at 56 and 64 the sp and the pc
  * that it left its stack with; m begins with its own g, on whose stack schedulers and C run. Where C calls Go, that g's
- * sp is where the last callback left C, and in the word there is what it was before: where the callback around it did.
+ * sp is where the last callback left C, and the word there (aarch64: the second behind) where the callback around it
+ * did.
  */
 #define UNWIND_GO_G_END 8
 #define UNWIND_GO_G_M   48
 #define UNWIND_GO_G_SP  56
 #define UNWIND_GO_G_PC  64
 
-/* Set in unwind_state.lr of x86-64: C's stack is at least here where a callback has left it; none was met yet. */
+/* From the sp that a callback left C's stack with to where the callback around it did. */
+#define UNWIND_GO_CALLBACK_AROUND (UNWIND_MACHINE == UNWIND_AARCH64 ? 16 : 0)
+
+/* Set in unwind_state.callback: C's stack is at least here where a callback has left it; none was met yet. */
 #define UNWIND_NO_CALLBACK 1
 
 /*
@@ -241,12 +253,13 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
  */
 UNWIND_INLINE int unwind_callback(struct unwind_memory *memory, struct unwind_state *state, __u64 g, __u64 *sp)
 {
-	__u64 last = state->lr, at = last && !(last & UNWIND_NO_CALLBACK) ? last : g + UNWIND_GO_G_SP;
+	__u64 last = state->callback;
+	__u64 at = last && !(last & UNWIND_NO_CALLBACK) ? last + UNWIND_GO_CALLBACK_AROUND : g + UNWIND_GO_G_SP;
 	int end = unwind_read(memory, at, sp);
 
 	if (!end && last & UNWIND_NO_CALLBACK && *sp < last)
-		end = unwind_read(memory, *sp, sp);
-	state->lr = *sp;
+		end = unwind_read(memory, *sp + UNWIND_GO_CALLBACK_AROUND, sp);
+	state->callback = *sp;
 	return end ? end : *sp <= last || *sp & 7 ? UNWIND_END_UNSUPPORTED_RULE : 0;
 }
 
@@ -267,11 +280,10 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 		*cfa -= word; /* now the callee's sp; aarch64's return addresses lie at the lower end of the frame */
 		places->pc_at = *cfa;
 		*cfa += rule->fp;
-		if (UNWIND_MACHINE == UNWIND_X86_64) {
+		if (UNWIND_MACHINE == UNWIND_X86_64)
 			places->pc_at = *cfa - 8;
-			if (!state->lr)
-				state->lr = state->sp | UNWIND_NO_CALLBACK;
-		}
+		if (!state->callback)
+			state->callback = state->sp | UNWIND_NO_CALLBACK;
 		state->leaf[14] = g; /* C's code may have had another value there */
 		return end;
 	}
@@ -291,6 +303,10 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 		return UNWIND_END_COMPLETE; /* the scheduler between two goroutines */
 	end = flag ? unwind_read(memory, g + UNWIND_GO_G_SP, cfa) : unwind_callback(memory, state, g, cfa);
 	places->pc_at = *cfa; /* where aarch64 has it */
+	if (unwind_is_interrupted(UNWIND_MACHINE, rule)) {
+		places->pc_at = g + UNWIND_GO_G_PC;
+		return end ? end : unwind_read(memory, g + (offset & 0xffff), &state->lr);
+	}
 	*cfa += offset & 0xffff;
 	if (UNWIND_MACHINE == UNWIND_X86_64)
 		places->pc_at = rule->ra == UNWIND_RA_SLOT ? g + UNWIND_GO_G_PC : *cfa - 8;
@@ -328,7 +344,8 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
                                const struct unwind_places *places)
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS | UNWIND_SWITCHED;
-	int is_old = unwind_is_old(state, rule);
+	int is_old = unwind_is_old(state, rule),
+	    is_exact = kind == UNWIND_SIGNAL || unwind_is_interrupted(UNWIND_MACHINE, rule);
 	int is_guess = rule->cfa & UNWIND_INFERRED || kind == UNWIND_FP_GUESS || is_old;
 	__u64 fp = state->fp, pc = places->pc;
 	__u32 method;
@@ -358,7 +375,7 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	state->pc = pc;
 	state->sp = places->cfa;
 	state->fp = fp;
-	state->flags = (state->flags & kept) | (kind == UNWIND_SIGNAL ? UNWIND_EXACT : 0);
+	state->flags = (state->flags & kept) | (is_exact ? UNWIND_EXACT : 0);
 	if (UNWIND_MACHINE == UNWIND_AARCH64 && (kind == UNWIND_FP_GUESS || kind == UNWIND_FP_RECORD))
 		state->flags |= UNWIND_SP_LOW;
 	method = rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR

@@ -25,7 +25,7 @@ enum {
 #define MAGIC_1_20 0xfffffff1U
 
 /* How a function is unwound, in fde.cie. */
-enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH, GO_SIGNAL, GO_KNOWN_SWITCH };
+enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH, GO_SIGNAL, GO_PUT_IN, GO_KNOWN_SWITCH };
 
 struct go_table {
 	const struct unwind_section *section;
@@ -91,6 +91,9 @@ static uint32_t kind_of(const struct go_table *go, uint8_t flags, uint32_t name_
 	/* mcall leaves its caller's stack for good. */
 	if (flags & FLAG_WRITES_SP)
 		return strcmp(name, "runtime.mcall") == 0 ? GO_OUTERMOST : GO_SWITCH;
+	/* Signal handlers have these called where the signal came, as if the code there had. */
+	if (strcmp(name, "runtime.sigpanic") == 0 || strcmp(name, "runtime.asyncPreempt") == 0)
+		return GO_PUT_IN;
 	return strncmp(name, SIGNAL_RETURN, sizeof(SIGNAL_RETURN) - 1) == 0 ? GO_SIGNAL : GO_COUNTED;
 }
 
@@ -144,12 +147,16 @@ void read_go_functions(struct entries *entries, const struct unwind_table *table
 
 /* Bytes of the frame (without the return address of x86-64) to a rule. Go's code finds its frames by SP alone, and
  * what C has above them gets its FP back from crosscall2: where else FP is saved does not matter. */
-static packed_rule go_rule(int32_t bytes, uint16_t machine)
+static packed_rule go_rule(int32_t bytes, uint16_t machine, bool is_put_in)
 {
 	if (bytes < 0 || bytes & 7)
 		return UNWIND_UNSUPPORTED;
 	if (machine == MACHINE_X86_64)
 		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_CFA, UNWIND_FP_SAME, bytes + 8);
+	/* Who was interrupted has its x30 in 16 bytes that were made for it. */
+	if (is_put_in)
+		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_INTERRUPTED, bytes ? UNWIND_FP_BY_SP : UNWIND_FP_SAME,
+		                 bytes + 16);
 	if (bytes == 0)
 		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, 0);
 	/* The return address lies at the frame's lower end. */
@@ -188,12 +195,12 @@ static void add_counted(struct unwind_table *table, const struct go_parts *parts
 		if (last <= from || first >= end)
 			continue;
 		if (first > from)
-			add_row(table, (place_t)from, go_rule(bytes, machine));
+			add_row(table, (place_t)from, go_rule(bytes, machine, parts->is_put_in));
 		add_row(table, (place_t)(first > from ? first : from), go_part_rule(part, bytes));
 		from = last;
 	}
 	if (from < end)
-		add_row(table, (place_t)from, go_rule(bytes, machine));
+		add_row(table, (place_t)from, go_rule(bytes, machine, parts->is_put_in));
 }
 
 bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
@@ -201,9 +208,10 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 	struct cursor c = fde->program;
 	uint32_t bytes = UINT32_MAX; /* counts from -1 */
 	uint64_t place = fde->start;
-	struct go_parts parts = { .count = 0 };
+	struct go_parts parts = { .is_put_in = fde->cie == GO_PUT_IN };
 
-	if (fde->cie > GO_KNOWN_SWITCH ? !read_parts(table, fde, machine, &parts) : fde->cie != GO_COUNTED) {
+	if (fde->cie > GO_KNOWN_SWITCH ? !read_parts(table, fde, machine, &parts)
+	                               : fde->cie != GO_COUNTED && fde->cie != GO_PUT_IN) {
 		add_row(table, fde->start,
 		        fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP
 		        : fde->cie == GO_SIGNAL  ? (packed_rule)UNWIND_SIGNAL

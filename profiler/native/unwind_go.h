@@ -17,6 +17,7 @@ struct go_part {
 struct go_parts {
 	struct go_part part[MOST_GO_PARTS];
 	unsigned count;
+	bool is_put_in;   /* the function is called by a signal handler, as if by what the signal interrupted */
 	uint32_t current; /* offset in struct m of its current goroutine, once a function has told it; 0 */
 };
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Go's stack switches of aarch64, as unwind_go_switch.c has those of x86-64: systemstack and asmcgocall of
- * runtime/asm_arm64.s. The goroutine is in x28, and a return address lies at the lower end of its frame. */
+/* Go's stack switches of aarch64, as unwind_go_switch.c has those of x86-64: systemstack, morestack, asmcgocall and
+ * cgocallback of runtime/asm_arm64.s, and what reads clocks, of sys_linux_arm64.s. The goroutine is in x28, and a
+ * return address lies at the lower end of its frame, the caller's FP below that. */
 #include "arm_instruction.h"
 #include "unwind_go.h"
 
-enum { G = 28, FRAME = 16, G_END = 8, G_M = 48, WORD = 4 };
-
-#define PUSH_LR 0xf81f0ffeU /* STR x30, [sp, #-16]! */
+enum { G = 28, FRAME = 16, G_END = 8, G_M = 48, G_SP = 56, AROUND = 16, WORD = 4 };
 
 struct code {
 	const uint8_t *bytes;
@@ -108,16 +107,119 @@ static bool find_asmcgocall(const struct code *code, struct go_parts *parts)
 	return true;
 }
 
+/* Called by C on the thread's stack, goes on on the goroutine's; the thread's keeps where it was, and beside that where
+ * it was before (UNWIND_GO_CALLBACK_AROUND). */
+static bool find_cgocallback(const struct code *code, uint32_t frame, struct go_parts *parts)
+{
+	uint32_t noted = 0, at = 0;
+	int64_t current = 0;
+
+	while (!noted && at + WORD <= code->size) {
+		struct arm_instruction before = arm_decode(word_at(code, at));
+		struct arm_instruction kept = arm_decode(word_at(code, at + WORD));
+
+		at += WORD;
+		if (before.kind == ARM_LOAD && before.offset == G_SP && kept.kind == ARM_STORE && kept.base == ARM_SP &&
+		    kept.first == before.first && kept.offset == AROUND && !kept.writeback)
+			noted = at;
+	}
+	for (at = noted; noted && !current && at + WORD <= code->size; at += WORD) {
+		struct arm_instruction i = arm_decode(word_at(code, at));
+
+		if (i.kind == ARM_LOAD && i.first == G && i.base != ARM_SP)
+			current = i.offset;
+	}
+	uint32_t away = next_switch(code, at), back = next_switch(code, away);
+
+	if (!noted || !away || !back || current <= 0 || current > INT16_MAX)
+		return false;
+	add_part(parts, away, back, pack_rule(UNWIND_GO_SWITCH, UNWIND_RA_CFA, (int16_t)current, (int32_t)frame));
+	return true;
+}
+
+/* Calls the vDSO on the thread's stack, with FP where it has saved its caller's, and comes back. */
+static bool find_clock(const struct code *code, uint32_t frame, struct go_parts *parts)
+{
+	struct arm_instruction saved = arm_decode(word_at(code, WORD)), kept = arm_decode(word_at(code, 2 * WORD));
+	uint32_t away = next_switch(code, 0), back = next_switch(code, away);
+
+	if (saved.kind != ARM_STORE || saved.first != ARM_FP || saved.base != ARM_SP || saved.offset != -8 ||
+	    kept.kind != ARM_ADD || kept.first != ARM_FP || kept.base != ARM_SP || kept.offset != -8 || !away || !back)
+		return false;
+	add_part(parts, away, back,
+	         pack_rule(UNWIND_CFA_FP_LEFT, UNWIND_RA_NEAR + 1, -(int16_t)(frame + 8), (int32_t)frame + 8));
+	return true;
+}
+
+/* C calls Go by this, and may have frames by FP: it and the return address are at the upper end of the frame. */
+static bool find_crosscall(const struct code *code, struct go_parts *parts)
+{
+	struct arm_instruction room = arm_decode(word_at(code, 0));
+	int32_t frame = (int32_t)-room.offset;
+	uint32_t saved = 0, restored = 0;
+
+	if (room.kind != ARM_ADD || room.first != ARM_SP || room.base != ARM_SP || frame <= 0 || frame > INT16_MAX)
+		return false;
+	for (uint32_t at = WORD; at + WORD <= code->size && !restored; at += WORD) {
+		struct arm_instruction i = arm_decode(word_at(code, at));
+
+		if (i.first != ARM_FP || i.second != ARM_LR || i.base != ARM_SP || i.offset != frame - 16 ||
+		    i.writeback)
+			continue;
+		if (i.kind == ARM_STORE && !saved)
+			saved = at + WORD;
+		else if (i.kind == ARM_LOAD && saved)
+			restored = at + WORD;
+	}
+	if (!saved || !restored)
+		return false;
+	add_part(parts, WORD, saved, pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, frame));
+	add_part(parts, saved, restored, pack_rule(UNWIND_CFA_SP, UNWIND_RA_NEAR + 1, -16, frame));
+	add_part(parts, restored, restored + WORD, pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, frame));
+	return true;
+}
+
+/* For good: what it calls grows the goroutine's stack. Who calls it has no frame yet, and keeps in x3 where it is to
+ * return to itself; the goroutine has both. */
+static bool find_morestack(const struct code *code, struct go_parts *parts)
+{
+	uint32_t away = next_switch(code, 0);
+	int64_t caller = 0;
+
+	for (uint32_t at = 0; at + WORD <= code->size && at < away; at += WORD) {
+		struct arm_instruction i = arm_decode(word_at(code, at));
+
+		if (i.kind == ARM_STORE && i.first == 3 && i.base == G)
+			caller = i.offset;
+	}
+	if (!away || !parts->current || caller <= G_SP || caller > UINT8_MAX)
+		return false;
+	add_part(parts, away, code->size,
+	         pack_rule(UNWIND_GO_SWITCH, UNWIND_RA_INTERRUPTED, (int16_t)parts->current,
+	                   (int32_t)(parts->current << 16 | (uint32_t)caller)));
+	return true;
+}
+
 bool find_go_arm_parts(enum go_switch kind, const uint8_t *bytes, uint32_t size, struct go_parts *parts)
 {
 	struct code code = { bytes, size };
+	struct arm_instruction push = arm_decode(word_at(&code, 0));
+	uint32_t frame = (uint32_t)-push.writeback;
 
 	parts->count = 0;
 	if (kind == GO_CROSSCALL)
-		return true; /* callbacks are not followed that far */
-	if (word_at(&code, 0) != PUSH_LR)
+		return find_crosscall(&code, parts);
+	if (kind == GO_MORESTACK)
+		return find_morestack(&code, parts);
+	/* STR x30, [sp, #-frame]! */
+	if (push.kind != ARM_STORE || push.first != ARM_LR || push.base != ARM_SP || push.offset != push.writeback ||
+	    push.writeback >= 0)
 		return false;
-	return kind == GO_SYSTEMSTACK  ? find_systemstack(&code, parts)
-	       : kind == GO_ASMCGOCALL ? find_asmcgocall(&code, parts)
-	                               : false;
+	switch (kind) {
+	case GO_SYSTEMSTACK: return frame == FRAME && find_systemstack(&code, parts);
+	case GO_ASMCGOCALL: return frame == FRAME && find_asmcgocall(&code, parts);
+	case GO_CGOCALLBACK: return find_cgocallback(&code, frame, parts);
+	case GO_CLOCK: return find_clock(&code, frame, parts);
+	default: return false;
+	}
 }

@@ -106,7 +106,7 @@ def describe(cfa: int, ra: int, fp: int, offset: int) -> str:
     if ra == 3:
         return f"{where} fp=cfa{-offset:+d} ra=cfa{slot:+d} kept"
     place = f"{'fp' if fp & 1 and cfa != 1 else 'sp' if fp & 2 and cfa != 0 else 'cfa'}{slot:+d}"
-    if ra != 2 and fp != 0x7FFF:
+    if ra not in (2, 4) and fp != 0x7FFF:
         text += f" fp={place}"
     if ra == 0:
         return text + " ra=cfa-8"
@@ -114,6 +114,8 @@ def describe(cfa: int, ra: int, fp: int, offset: int) -> str:
         return text + " ra=lr"
     if ra == 2:
         return text + f" ra={place}"
+    if ra == 4:
+        return text + f" ra={'lr' if fp == 0x7FFF else place} interrupted"
     if ra < 128:
         return text + f" ra=r{ra & 15}"
     return text + f" ra=cfa{slot + 8 * (ra - 192):+d}"

@@ -224,13 +224,20 @@ def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
     assert table.text_at(TEXT + 0x90) != table.text_at(TEXT + 0x110)
 
 
-def arm_table(words: str, name: str) -> bytes:
-    """Of a function of aarch64 at ``TEXT`` + 8 that begins with STR x30, [sp, #-16]!, and then has these."""
-    code = bytes.fromhex("fe0f1ff8" + words)
+PUSH_LR = "fe0f1ff8"  # str x30, [sp, #-16]!
+
+
+def arm_table(words: str, name: str, begin: str = PUSH_LR, *, frame: int = 0, before: str = "") -> bytes:
+    """Of a function of aarch64 at ``TEXT`` + 8 that begins and goes on so; ``before``: runtime.systemstack's code."""
+    code, systemstack = bytes.fromhex(begin + words), bytes.fromhex(before)
     functions = [
         GoFunction("main.main", 0, [GoCode(8, 0, 1)]),
-        GoFunction(name, 8, [GoCode(len(code), 0, 1)], writes_sp=True),
+        GoFunction(name, 8, [GoCode(len(code), 0, 1)], writes_sp=name != "runtime.sigpanic", frame=frame),
     ]
+    if systemstack:
+        functions.insert(1, GoFunction("runtime.systemstack", 8, [GoCode(len(systemstack), 0, 1)], writes_sp=True))
+        functions[2] = replace(functions[2], start=8 + len(systemstack))
+        code = systemstack + code
     program = go_program(functions, ["main.go"], "1.18", text=TEXT)
     source = replace(
         sections.table_input(parse_elf(memoryview(program)), None, b"x"),
@@ -242,19 +249,85 @@ def arm_table(words: str, name: str) -> bytes:
     return table
 
 
-def arm_rules(words: str, name: str) -> list[str]:
+def arm_rules(words: str, name: str, begin: str = PUSH_LR, *, frame: int = 0) -> list[str]:
     """Of each of these instructions."""
-    table = read_table(arm_table(words, name))
-    return [table.text_at(TEXT + 12 + at) for at in range(0, len(words) // 2, 4)]
+    table = read_table(arm_table(words, name, begin, frame=frame))
+    return [table.text_at(TEXT + 8 + len(begin) // 2 + at) for at in range(0, len(words) // 2, 4)]
+
+
+# ldr x3, [x28, #56]; mov sp, x3; ldr x3, [x26]; blr x3; ldr x3, [x28, #48]; ldr x28, [x3, #192]
+# ldr x0, [x28, #56]; mov sp, x0; ldr x29, [x28, #104]
+SYSTEMSTACK = "831f40f97f000091430340f960003fd6831b40f97c6040f9801f40f91f0000919d3740f9"
 
 
 def test_systemstack_of_aarch64_leads_back_to_the_goroutine() -> None:
-    # ldr x3, [x28, #56]; mov sp, x3; ldr x3, [x26]; blr x3; ldr x3, [x28, #48]; ldr x28, [x3, #192]
-    # ldr x0, [x28, #56]; mov sp, x0; ldr x29, [x28, #104]
-    words = "831f40f97f000091430340f960003fd6831b40f97c6040f9801f40f91f0000919d3740f9"
     switch = f"switch+{192 << 16 | 16} fp=cfa+192 ra=cfa-8"
     counted = "sp+0 ra=lr"  # as the table says of the whole function
-    assert arm_rules(words, "runtime.systemstack") == [counted, counted, *[switch] * 6, counted]
+    assert arm_rules(SYSTEMSTACK, "runtime.systemstack") == [counted, counted, *[switch] * 6, counted]
+
+
+# str x30, [sp, #-48]!; stur x29, [sp, #-8]; sub x29, sp, #8
+PUSH_BOTH = "fe0f1df8fd831ff8fd2300d1"
+# mov x20, sp; mov sp, x1; blr x2; mov sp, x20; ldp x29, x30, [sp, #-8]; add sp, sp, #48; ret
+CLOCK = "f40300913f00009140003fd69f020091fdfb7fa9ffc30091c0035fd6"
+
+
+def test_what_reads_clocks_on_aarch64_has_its_frame_where_the_frame_pointer_is() -> None:
+    counted, left = "sp+48 ra=cfa-48", "left fp+56 fp=cfa-56 ra=cfa-48"
+    rules = arm_rules(CLOCK, "runtime.nanotime1", PUSH_BOTH, frame=48)
+    assert rules == [counted, counted, left, left, counted, counted, counted]
+
+
+@pytest.mark.parametrize("begin", ["fe0f1df8 1f2003d5 fd2300d1", "fe0f1df8 fd831ff8 1f2003d5"])
+def test_what_reads_clocks_on_aarch64_and_keeps_no_frame_pointer_is_not_followed(begin: str) -> None:
+    assert set(arm_rules(CLOCK, "runtime.nanotime1", begin.replace(" ", ""), frame=48)) == {"unsupported"}
+
+
+# ldr x8, [x28, #48]; ldr x3, [x8]; ldr x4, [x3, #56]; str x4, [sp, #16]; mov x0, sp; str x0, [x3, #56];
+# ldr x28, [x8, #192]; ldr x4, [x28, #56]; sub x0, x4, #48; mov sp, x0; blr x1; ldr x0, [x28, #56]; mov sp, x0;
+# ldr x4, [sp, #16]; str x4, [x28, #56]; ret
+ARM_CGOCALLBACK = "881b40f9030140f9641c40f9e40b00f9e0030091601c00f91c6140f9841f40f980c000d11f00009120003fd6"
+ARM_CGOCALLBACK += "801f40f91f000091e40b40f9841f00f9c0035fd6"
+
+
+def test_where_c_calls_go_on_aarch64_the_thread_keeps_where_it_was() -> None:
+    counted, switch = "sp+48 ra=cfa-48", "switch+48 fp=cfa+192 ra=cfa-8"
+    rules = arm_rules(ARM_CGOCALLBACK, "runtime.cgocallback", PUSH_BOTH, frame=48)
+    assert rules == [*[counted] * 10, *[switch] * 3, *[counted] * 3]
+    elsewhere = ARM_CGOCALLBACK.replace("e40b00f9", "e40f00f9")  # where the callback around left C is at sp + 24
+    assert set(arm_rules(elsewhere, "runtime.cgocallback", PUSH_BOTH, frame=48)) == {"unsupported"}
+
+
+def test_c_that_calls_go_on_aarch64_has_its_frame_pointer_back() -> None:
+    # sub sp, sp, #192; stp x0, x1, [sp, #8]; stp x29, x30, [sp, #176]; bl; ldp x29, x30, [sp, #176];
+    # add sp, sp, #192; ret
+    code = "ff0303d1e08700a9fd7b0ba900000094fd7b4ba9ff030391c0035fd6"
+    assert arm_rules(code[8:], "crosscall2", code[:8], frame=192)[:5] == [
+        *["sp+192 ra=lr"] * 2,
+        *["sp+192 fp=cfa-16 ra=cfa-8"] * 2,
+        "sp+192 ra=lr",
+    ]
+    assert set(arm_rules("1f2003d5" * 8, "crosscall2", frame=192)) == {"unsupported"}
+
+
+# str x30, [x28, #64]; str x3, [x28, #96]; ldr x28, [x8]; ldr x0, [x28, #56]; mov sp, x0; str xzr, [sp, #-16]!; bl
+MORESTACK = "9e2300f9833300f91c0140f9801f40f91f000091ff0f1ff800000094"
+
+
+def test_who_makes_its_stack_larger_on_aarch64_has_its_caller_in_the_goroutine() -> None:
+    table = read_table(arm_table(MORESTACK, "runtime.morestack", "", before=PUSH_LR + SYSTEMSTACK))
+    start = TEXT + 8 + len(PUSH_LR + SYSTEMSTACK) // 2
+    switch = f"switch+{192 << 16 | 96} ra=cfa+192 interrupted"
+    assert [table.text_at(start + at) for at in range(0, 28, 4)] == [*["sp+0 ra=lr"] * 5, *[switch] * 2]
+    assert set(arm_rules(MORESTACK, "runtime.morestack", "")) == {"unsupported"}  # where the goroutine is is not known
+
+
+def test_what_a_signal_handler_has_put_in_on_aarch64_is_counted_from_the_interrupted_frame() -> None:
+    assert set(arm_rules("1f2003d5" * 8, "runtime.sigpanic", frame=64)) == {"sp+80 ra=cfa-80 interrupted"}
+    before_it_has_its_frame = arm_rules("1f2003d5" * 8, "runtime.sigpanic")
+    assert set(before_it_has_its_frame) == {"sp+16 ra=lr interrupted"}
+    on_x86_64 = go_with_debug_frame(b"\x90" * 16, "runtime.sigpanic", writes_sp=False)
+    assert on_x86_64.text_at(TEXT + 8) == "sp+8 ra=cfa-8"
 
 
 # mov sp, x0; mov x13, sp; mov sp, x13; str x4, [sp]; ldr x4, [x4, #8]; sub x4, x4, x2; str x4, [sp, #8]; blr x1;
@@ -278,6 +351,21 @@ def test_asmcgocall_of_aarch64_has_the_goroutine_on_the_stack() -> None:
     ]
 
 
+def arm_callers(table: bytes, registers: list[int], words: list[int]) -> list[int]:
+    """Of a stack that holds ``words`` from SP on; ``registers``: x29, x30, SP, PC."""
+    copied = walk.CopiedStacks(
+        sections.EM_AARCH64,
+        np.array([registers], np.uint64),
+        np.zeros(1, np.uint32),
+        np.zeros(1, np.uint64),
+        np.array([8 * len(words)], np.uint32),
+        np.array(words, np.uint64).view(np.uint8),
+    )
+    mapping = np.array([(TEXT, TEXT + 0x1000, 0x1000, 0, walk.MappingKind.TABLE)], walk.MAPPING)
+    addresses: list[int] = walk.walk_stacks(copied, walk.World([mapping], [table])).addresses.tolist()
+    return addresses
+
+
 def test_the_walk_from_c_back_to_the_goroutine() -> None:
     """C's code stands at the call of asmcgocall; the thread's stack, the goroutine and its stack are one copy."""
     bottom, caller = 0x7000, TEXT + 4
@@ -286,19 +374,37 @@ def test_the_walk_from_c_back_to_the_goroutine() -> None:
     words[0], words[1] = goroutine, depth
     words[(64 + 8) // 8] = stack_end
     words[(256 - depth) // 8] = caller
-    copied = walk.CopiedStacks(
-        sections.EM_AARCH64,
-        np.array([[0, 0, bottom, TEXT + 8 + 8 * 4]], np.uint64),
-        np.zeros(1, np.uint32),
-        np.zeros(1, np.uint64),
-        np.array([320], np.uint32),
-        np.array(words, np.uint64).view(np.uint8),
-    )
-    mapping = np.array([(TEXT, TEXT + 0x1000, 0x1000, 0, walk.MappingKind.TABLE)], walk.MAPPING)
-    walked = walk.walk_stacks(copied, walk.World([mapping], [arm_table(ASMCGOCALL, "runtime.asmcgocall")]))
-    assert walked.addresses[:2].tolist() == [TEXT + 8 + 8 * 4, caller]
+    called = TEXT + 8 + 8 * 4
+    found = arm_callers(arm_table(ASMCGOCALL, "runtime.asmcgocall"), [0, 0, bottom, called], words)
+    assert found[:2] == [called, caller]
 
 
-@pytest.mark.parametrize("name", ["runtime.systemstack", "runtime.asmcgocall", "runtime.morestack"])
+def test_the_walk_from_a_clock_back_to_the_goroutine() -> None:
+    """On the thread's stack, where its frame would be another one."""
+    bottom, caller = 0x7000, TEXT + 4
+    words = [TEXT + 0x10] * 40
+    words[20], words[21] = bottom + 8 * 39, caller  # its frame, of 48 bytes, on the goroutine's stack
+    called = TEXT + 8 + 5 * 4
+    table = arm_table(CLOCK, "runtime.nanotime1", PUSH_BOTH, frame=48)
+    assert arm_callers(table, [bottom + 8 * 20, 0, bottom, called], words)[:2] == [called, caller]
+
+
+@pytest.mark.parametrize("frame", [0, 64])
+def test_the_walk_through_a_call_that_a_signal_handler_has_put_in(frame: int) -> None:
+    """main.main has no frame: it returns to what x30 was, which lies in 16 bytes below its stack pointer."""
+    bottom, interrupted, caller = 0x7000, TEXT + 4, TEXT + 8 + 4
+    words = [TEXT + 0x10] * 40
+    words[0], words[frame // 8] = interrupted, caller
+    table = arm_table("1f2003d5" * 8, "runtime.sigpanic", frame=frame)
+    leaf = TEXT + 8 + 8
+    # A caller's address is behind its call: that of one that made none, behind where it stands.
+    found = arm_callers(table, [0, interrupted, bottom, leaf], words)
+    assert found[:3] == [leaf, interrupted + 1, caller]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["runtime.systemstack", "runtime.asmcgocall", "runtime.morestack", "runtime.cgocallback", "runtime.walltime"],
+)
 def test_what_is_not_known_of_aarch64_is_not_followed(name: str) -> None:
     assert set(arm_rules("1f2003d5" * 16, name)) == {"unsupported"}
