@@ -37,6 +37,7 @@ def make_host_capture(
     events: Mapping[str, float] | None = None,
     file: str = "app.c",
     functions: Mapping[str, tuple[str, str]] | None = None,
+    has_names: bool = True,
 ) -> Path:
     """A capture of ``main`` calling functions, each with so many samples of cpu-clock; names are in the capture.
 
@@ -60,6 +61,7 @@ def make_host_capture(
     symbols = [
         (module, build_id, "elf", 0, place, 0, [{"function": named[name][0], "file": named[name][1], "line": 7}])
         for name, place in places.items()
+        if has_names
     ]
     folder.mkdir(parents=True)
     with table_writer(folder) as writer:

@@ -19,6 +19,7 @@ from tdprof.text import all_printable, printable
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # what engines take for no value at all
 _LONGEST_PART = 120  # bytes, of the 255 that a file's name may have
 _LONGEST_TEXT = 2000  # characters: longer names are those of no program that anybody reads
 _DIGEST_CHARACTERS = 32
@@ -60,13 +61,18 @@ class Digest(io.RawIOBase):
 
 
 def path_part(name: str) -> str:
-    """A name as one part of a path, whatever it holds: encoded as Hive does; a long one is cut, with a digest."""
-    part = quote(printable(name), safe="") or "unknown"
-    if len(part) <= _LONGEST_PART:
+    """A name as one part of a path, whatever it holds: encoded as Hive does.
+
+    One that is too long is cut. That, one that cannot be shown and the one that engines read as no value end with a
+    digest, so that others like it are others.
+    """
+    shown = printable(name)
+    part = quote(shown, safe="") or "unknown"
+    if len(part) <= _LONGEST_PART and shown == name != _HIVE_NULL:
         return part
     end = _LONGEST_PART - len("~") - _DIGEST_CHARACTERS
     whole = re.sub(r"%.?$", "", part[:end])  # no half of an escape
-    return f"{whole}~{digest(name.encode('utf-8', 'replace'))}"
+    return f"{whole}~{digest(name.encode('utf-8', 'surrogatepass'))}"
 
 
 def name_of_part(part: str) -> str:

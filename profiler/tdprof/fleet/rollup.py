@@ -12,17 +12,17 @@ import pyarrow.compute
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
+from tdprof.fleet.function_names import fleet_name
 from tdprof.fleet.identity import Digest, all_bounded, bounded, core_kind, recorded_date, recording_id
 from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.fleet.totals import totals_once
-from tdprof.model.addresses import PYTHON, FileKind
+from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
 from tdprof.model.duty import TOPDOWN, recorded_ns_of
 from tdprof.model.events import EventInfo
 from tdprof.model.profile import Profile, SampleTable
-from tdprof.model.python_names import without_line
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
@@ -67,7 +67,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     Raises:
         TdprofError: damaged beyond reading, or its numbers are none that a recording can have.
     """
-    profile = _without_lines(_each_event_once(calibrated(load_profile(capture))))
+    profile = _with_fleet_names(_each_event_once(calibrated(load_profile(capture))))
     manifest = capture.manifest
     _check_sums(profile, manifest)
     effective = [int(effective_samples(profile, event)) for event in range(len(profile.events))]
@@ -151,13 +151,12 @@ def _check_sums(profile: Profile, manifest: Manifest) -> None:
         raise TdprofError("the times of its start and end are none that a recording has")
 
 
-def _without_lines(profile: Profile) -> Profile:
-    """Python's functions of one name and file are one to a fleet: by lines each version would have others, and which
-    of them a recording has is chance."""
-    files, functions = profile.mapped_files, profile.functions
-    is_python = [row >= 0 and files[row].path == PYTHON for row in functions.mapped_file.tolist()]
+def _with_fleet_names(profile: Profile) -> Profile:
+    """The profile with functions named as `fleet_name` has it."""
+    files, functions = [*profile.mapped_files, None], profile.functions
+    file_of = functions.mapped_file.tolist()
     name, linkage_name = (
-        [without_line(text)[0] if plain else text for text, plain in zip(column, is_python, strict=True)]
+        [fleet_name(text, files[row]) for text, row in zip(column, file_of, strict=True)]
         for column in (functions.name, functions.linkage_name)
     )
     return replace(profile, functions=replace(functions, name=name, linkage_name=linkage_name))

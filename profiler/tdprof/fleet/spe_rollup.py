@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tdprof.fleet.function_names import fleet_name
 from tdprof.fleet.identity import bounded
 from tdprof.fleet.schema import OTHERS, SPE_LATENCY
 from tdprof.model.addresses import FileKind
@@ -71,7 +72,8 @@ def spe_latencies(capture: OpenCapture) -> pa.Table:
 def _key(function: SampledFunction) -> _Key:
     file = function.mapped_file
     path, build_id = (file.path, file.build_id or "") if file else ("", "")
-    texts = (path, build_id, function.name, function.linkage_name, function.source_file)
+    names = (fleet_name(name, file) for name in (function.name, function.linkage_name))
+    texts = (path, build_id, *names, function.source_file)
     module, build, name, linkage, source = (bounded(text) for text in texts)
     return module, build, name, linkage, source
 

@@ -27,6 +27,9 @@ REASON_TEXT = {
     Unknown.HIDDEN_KERNEL: "hidden kernel",
 }
 
+# How the name of a place without a function ends, and that of a process's code without one.
+_PLACE = re.compile(r"\+0x[0-9a-f]+(-0x[0-9a-f]+)?$")
+_OF_PROCESS = re.compile(r" of process [0-9]+$")
 # As shown behind the names of what compilers split off or specialise; see symbolize.names.
 _TAGS = re.compile(r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?$")
 _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
@@ -97,6 +100,16 @@ def name_locations(
         is_guess=np.zeros(len(address), bool),
     )
     return functions.table(demangle), location_table
+
+
+def names_place(name: str) -> bool:
+    """Whether a name is that of a place in a file, which has no function that is known."""
+    return name.startswith("[") and _PLACE.search(name) is not None
+
+
+def without_place(name: str) -> str:
+    """The name of code without a function as that of all such code of its file, or of all processes; others as is."""
+    return _OF_PROCESS.sub("", _PLACE.sub("", name)) if name.startswith("[") else name
 
 
 def _reasons(reason: U8) -> list[str]:

@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six hosts, of which the last was recorded twice as long, and one of another kind."""
+    """Six hosts, of which the last was recorded twice as long, and one of another kind; some are called as no value."""
     folder = tmp_path_factory.mktemp("fleet")
-    for host in range(6):
-        length = 2 if host == 5 else 1
-        samples = {"work": 600 * length, "parse": (300 + 20 * host) * length, "rest": 100 * length}
-        make_host_capture(folder / "caps" / f"h{host}", f"h{host}", samples, seconds=10 * length)
+    for number, host in enumerate(("h0", "h1", "NULL", "__HIVE_DEFAULT_PARTITION__", "%00", "h5")):
+        length = 2 if host == "h5" else 1
+        samples = {"work": 600 * length, "parse": (300 + 20 * number) * length, "rest": 100 * length}
+        make_host_capture(folder / "caps" / f"h{number}", host, samples, seconds=10 * length)
     make_host_capture(folder / "caps" / "other", "123", {"work": 5}, midr=NEOVERSE_N1)
     assert tdprof("fleet", "add", folder / "prod", folder / "caps").status == 0
     return folder / "prod"
@@ -126,6 +126,14 @@ def test_duckdb(documented: Documented, shares: dict[str, float]) -> None:
     paths = session.sql(documented.paths).fetchall()
     stacks = {tuple(stack): samples for core, stack, samples in paths if core == "neoverse-v1"}
     assert stacks[("main", "work")] == 600 * 7
+
+
+def test_every_host_has_a_name(documented: Documented) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    session = duckdb.connect()
+    session.sql(documented.duckdb)
+    hosts = {host.partition("~")[0] for (host,) in session.sql("SELECT DISTINCT host FROM recordings").fetchall()}
+    assert hosts == {"h0", "h1", "NULL", "__HIVE_DEFAULT_PARTITION__", "%00", "h5", "123"}
 
 
 def test_clickhouse(documented: Documented, shares: dict[str, float]) -> None:

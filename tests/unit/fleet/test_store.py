@@ -21,13 +21,14 @@ from tdprof.errors import TdprofError
 from tdprof.fleet import rollup
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
+from tdprof.fleet.function_names import fleet_name
 from tdprof.fleet.identity import name_of_part, path_part
 from tdprof.fleet.recordings import superseded
 from tdprof.fleet.sources import find_captures
 from tdprof.fleet.storage import FolderFiles
 from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.work import WorkOptions, roll_up_captures
-from tdprof.model.addresses import PYTHON, FileKind
+from tdprof.model.addresses import PYTHON, FileKind, MappedFile
 from tdprof.model.profile import Profile
 from tdprof.native.library import load_native
 from tdprof.pipeline.load import load_profile
@@ -46,6 +47,12 @@ HOSTILE = [
     "%2e%2e",
     "\x1b[2J",
     "é" * 400,
+    "a\x01",
+    "a\x02",
+    "a\ufffd",
+    "\ud801",
+    "NULL",
+    "__HIVE_DEFAULT_PARTITION__",
 ]
 
 
@@ -113,6 +120,45 @@ def test_functions_of_python_that_share_their_name_are_one(tmp_path: Path, monke
         rows = rollup.roll_up(opened).tables["functions"].to_pylist()
     assert {row["function"]: row["self_samples"] for row in rows} == {"main": 0, "value": 90, "other": 10}
     assert {row["linkage_name"] for row in rows} == {"main", "value", "other"}
+
+
+def test_places_without_names_are_put_together_of_one_build_alone(tmp_path: Path) -> None:
+    """At one address of two builds there are two functions."""
+    for host, build_id in (("a", "ab" * 20), ("b", "ab" * 20), ("c", "cd" * 20), ("d", "")):
+        capture = tmp_path / f"{host}.capture"
+        make_host_capture(capture, host, {"work": 60, "rest": 40}, build_id=build_id, has_names=False)
+        assert tdprof("fleet", "add", tmp_path / "store", capture).status == 0
+    (stratum,) = json.loads(tdprof("fleet", "report", tmp_path / "store", "--json").stdout)["strata"]
+    own = {row["name"]: row["self"]["samples"] for row in stratum["functions"] if row["self"]["samples"]}
+    assert own == {
+        "[no file] app+0x2000 of build abababababab": 120,
+        "[no file] app+0x3000 of build abababababab": 80,
+        "[no file] app+0x2000 of build cdcdcdcdcdcd": 60,
+        "[no file] app+0x3000 of build cdcdcdcdcdcd": 40,
+        "[no file] app": 100,
+    }
+    folded = tdprof("export", tmp_path / "store", "--to", "folded").stdout
+    assert sum(" of build cdcdcdcdcdcd " in line for line in folded.splitlines()) == 2
+
+
+HEAP = MappedFile("[anon]", "", FileKind.ANONYMOUS, 17)
+MODULE = MappedFile("ext4", "ab" * 20, FileKind.KERNEL_MODULE)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "expected"),
+    [
+        ("[run-time code] [anon] of process 17", HEAP, "[run-time code] [anon]"),
+        ("[hidden kernel] [kernel]+0x1f0", MappedFile("[kernel]", "ab", FileKind.KERNEL), "[hidden kernel] [kernel]"),
+        ("[no symbol] ext4+0x10-0x90", MODULE, "[no symbol] ext4+0x10-0x90 of build abababababab"),
+        ("[stripped] app", MappedFile("/bin/app", "ab" * 20), "[stripped] app"),
+        ("operator+0x1", MappedFile("/bin/app", "ab" * 20), "operator+0x1"),
+        ("work of process 17", MappedFile("/bin/app"), "work of process 17"),
+        ("[no call stack]", None, "[no call stack]"),
+    ],
+)
+def test_what_a_place_is_called_on_all_hosts(name: str, file: MappedFile | None, expected: str) -> None:
+    assert fleet_name(name, file) == expected
 
 
 def test_a_stack_counts_once_for_functions_that_are_one_to_a_fleet(

@@ -15,7 +15,7 @@ from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.python_names import without_line
 from tdprof.profile.frames import frame_stacks, function_names, module_names
-from tdprof.profile.naming import base_name
+from tdprof.profile.naming import base_name, names_place
 from tdprof.values import dataclass
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
@@ -211,7 +211,6 @@ def _line_ranges(profile: Profile, stacks: FrameStacks, functions: int) -> list[
 
 
 _Key = Callable[[_Side, int], Hashable]
-_PLACE = re.compile(r"\+0x[0-9a-f]+(-0x[0-9a-f]+)?$")  # how the name of a place without a function ends
 
 # But a function without a name: "JS: /srv/app.js:1:1". Node 18 tells no column.
 _SCRIPT = re.compile(r"([A-Za-z]+:[^ ].*):[0-9]+:[0-9]+|((?:Eval|Function|LazyCompile|Script):[^ ].*):[0-9]+")
@@ -231,8 +230,7 @@ def _by_image(side: _Side, id_: int) -> Hashable:
 
 def _by_reason(side: _Side, id_: int) -> Hashable:
     """What is no place but all that has no name for one reason."""
-    is_place = side.is_known[id_] or _PLACE.search(side.names[id_])
-    return None if is_place else (side.names[id_], side.modules[id_])
+    return None if side.is_known[id_] or names_place(side.names[id_]) else (side.names[id_], side.modules[id_])
 
 
 def _by_base_name(side: _Side, id_: int) -> Hashable:
