@@ -102,19 +102,24 @@ def _test(
     half, p = np.full(n, np.nan), np.full(n, np.nan)
     if min(len(a.hosts), len(b.hosts)) < FEWEST_HOSTS:
         return half, p, paired
-    rate = np.zeros(len(hosts))
+    rate, squared = np.zeros(len(hosts)), np.zeros(len(hosts))
     for stratum, column in zip(strata, columns, strict=True):
         rate[column] += stratum.rate
+        squared[column] += (stratum.rate / stratum.rate.sum()) ** 2
+    degrees = np.array([freedom_of(rate[group]) for group in groups])
+    # Where few hosts happen to differ little, the many of the other side seem to be all that matters. So the degrees of
+    # freedom are never more than if hosts differed alike everywhere.
+    most = _freedom_of_sum(np.array([squared[group].sum() for group in groups]), degrees)
     step = max(1, _CELLS // len(hosts))
     for first in range(0, n, step):
         rows = slice(first, min(n, first + step))
         z = np.zeros((rows.stop - first, len(hosts)))
         for sign, each, stratum, share, column in zip((-1, 1), sums, strata, shares, columns, strict=True):
             z[:, column] += sign * _influence(each, stratum, share.value, rows)
-        parts = [(_variance_of_sum(z[:, group]), freedom_of(rate[group])) for group in groups]
-        variance = np.sum([part for part, _ in parts], axis=0)
+        parts = np.stack([_variance_of_sum(z[:, group]) for group in groups], axis=1)
+        variance = parts.sum(axis=1)
+        freedom = np.minimum(_freedom_of_sum(parts, degrees), most)
         with np.errstate(divide="ignore", invalid="ignore"):
-            freedom = variance**2 / np.sum([part**2 / degrees for part, degrees in parts], axis=0)
             t = change[rows] / np.sqrt(variance)
         enough = (shares[0].samples[rows] + shares[1].samples[rows] >= FEWEST_SAMPLES) & (variance > 0)
         half[rows] = np.where(enough, student_95(np.nan_to_num(freedom, nan=1.0)) * np.sqrt(variance), np.nan)
@@ -142,6 +147,13 @@ def _influence(sums: HostSums, stratum: Stratum, share: F64, rows: slice) -> F64
     dense[sums.function[chosen] - rows.start, sums.host[chosen]] = sums.value[chosen]
     hosts = len(total)
     return np.asarray((dense - share[rows, None] * total) / (total.sum() - total) * (hosts - 1) / hosts)
+
+
+def _freedom_of_sum(parts: F64, degrees: F64) -> F64:
+    """float64[…]: degrees of freedom of sums of variances, float64[…, n], of which each part has its own
+    (Satterthwaite 1946)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(parts.sum(axis=-1) ** 2 / np.sum(parts**2 / degrees, axis=-1))
 
 
 def _variance_of_sum(z: F64) -> F64:

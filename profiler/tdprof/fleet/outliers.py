@@ -1,6 +1,8 @@
 """Hosts on which a function takes another share than on the hosts like it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,10 @@ _FEWEST_EXPECTED = 20.0
 _MOST_HOSTS = 0.5
 # Hosts further from the middle than so many deviations do not say how much hosts usually differ.
 _CLIP = 6.0
+_USUAL = 3.0  # within so many are nearly all hosts that are like the others, by which it is told how much each counts
+_ROUNDS = 3  # in which what hosts differ by and how much each counts for that settle
 _MAD_TO_DEVIATION = 1.4826  # of a normal distribution
-_CELLS = 1 << 21  # of functions times hosts at once
+_CELLS = 1 << 20  # of functions times hosts at once
 
 
 def find_outliers(counts: FunctionCounts, stratum: Stratum) -> OutlierHosts:
@@ -80,20 +84,26 @@ def _test(share: F64, effective: F64) -> tuple[F64, F64]:
         deviation = _MAD_TO_DEVIATION * np.nanmedian(distance, axis=1, keepdims=True)
         # What chance alone makes of a host with few samples is no reason to leave it out.
         chance = 1 / (np.exp(middle) * effective + 0.5)
-        kept = distance <= _CLIP * np.maximum(deviation, np.sqrt(chance))
+        off = distance / np.maximum(deviation, np.sqrt(chance))
+        kept = off <= _CLIP
         others = (kept.sum(axis=1, keepdims=True) - kept).astype(np.float64)
-        offset = _of_others(value - middle, kept) / others
-        scatter = (_of_others((value - middle) ** 2, kept) / others - offset**2) * others / (others - 1)
-        between = np.maximum(scatter - _of_others(chance, kept) / others, 0)
+        # Hosts count by how well their values are known: one with few samples says little of how much others differ.
+        between = deviation**2
+        for _ in range(_ROUNDS):
+            weight = 1 / (chance + between)
+            between = _spread(value - middle, chance, weight, partial(_of_all, kept=off <= _USUAL)).between
+        weight = 1 / (chance + between)
+        offset, between, known, squared = _spread(value - middle, chance, weight, partial(_of_others, kept=kept))
         rest = np.exp(middle + offset)
         expected = rest * effective
         variance = 1 / expected + between
         # By half a sample less, towards what is expected: counts are whole, and their tails otherwise too light.
         nearer = np.where(count > expected, np.maximum(count - 0.5, expected), np.minimum(count + 0.5, expected))
         distance = _stable(nearer, between) - _stable(expected, between)
-        t = distance / np.sqrt(1 + np.maximum(scatter, between) / others / variance)
-        # Chance is known without hosts, but not which part of the scatter it is.
-        freedom = np.broadcast_to(others - 1, t.shape)
+        t = distance / np.sqrt(1 + 1 / known / variance)
+        # Chance is known without hosts, but not which part of the scatter it is: twice the variance's square by its
+        # own variance (Satterthwaite), of hosts alike their number less one.
+        freedom = (others - 1) * np.clip(variance**2 * squared / others, 1 / (others - 1), 1.0)
         enough = (others >= FEWEST_TO_COMPARE - 1) & (expected >= _FEWEST_EXPECTED) & np.isfinite(t)
         enough &= ((share > 0).mean(axis=1) >= _MOST_HOSTS)[:, None]
     p = np.full(share.shape, np.nan)
@@ -110,10 +120,44 @@ def _stable(count: F64, between: F64) -> F64:
     return np.asarray(2 / root * np.arcsinh(root * np.sqrt(count + 0.375)))
 
 
+class _Spread(NamedTuple):
+    """What is known of hosts' values.
+
+    Attributes:
+        mean: weighted; ``between``: the variance of what hosts differ by, without chance.
+        weights, squared: the sum of the weights and that of their squares.
+    """
+
+    mean: F64
+    between: F64
+    weights: F64
+    squared: F64
+
+
+def _spread(value: F64, chance: F64, weight: F64, added: Callable[[F64], F64]) -> _Spread:
+    """Mean and variance of hosts' values.
+
+    Args:
+        chance: the variance that each has by chance.
+        weight: of each, one by its whole variance as far as that is known.
+        added: over the hosts that are meant.
+    """
+    weights, squared = added(weight), added(weight**2)
+    mean = added(weight * value) / weights
+    squares = added((weight * value) ** 2) - 2 * mean * added(weight**2 * value) + mean**2 * squared
+    # Each is nearer to their mean than to the truth, whose variance is one by all weights.
+    between = (squares - added(weight**2 * chance)) / squared + 1 / weights
+    return _Spread(mean, np.maximum(between, 0), weights, squared)
+
+
+def _of_all(values: F64, kept: NDArray[np.bool_]) -> F64:
+    """float64[functions, 1]: the sum over the hosts that are kept."""
+    return np.asarray(np.where(kept, values, 0).sum(axis=1, keepdims=True))
+
+
 def _of_others(values: F64, kept: NDArray[np.bool_]) -> F64:
-    """For each host the sum over the others that are kept."""
-    mine = np.where(kept, values, 0)
-    return np.asarray(mine.sum(axis=1, keepdims=True) - mine)
+    """float64[functions, hosts]: for each host the sum over the others that are kept."""
+    return np.asarray(_of_all(values, kept) - np.where(kept, values, 0))
 
 
 def shared_attributes(hosts: Sequence[str], attributes: dict[str, dict[str, str]]) -> list[tuple[str, int]]:
