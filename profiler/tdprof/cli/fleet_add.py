@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,4 +196,5 @@ def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
     if added.samples and added.known_samples < _FEW_NAMES * added.samples:
         share = added.known_samples / added.samples
         yield f"only {share:.0%} of the samples are in functions with names: tdprof archive CAPTURE on its host, then\n"
-        yield f"  tdprof fleet add --again {printable(store)} CAPTURE…; or with --symfs / if these are its files\n"
+        place = shlex.quote(printable(store))
+        yield f"  tdprof fleet add --again {place} CAPTURE…; or with --symfs / if these are its files\n"

@@ -143,7 +143,7 @@ def _read_paths(
         except ValueError as error:
             raise TdprofError(
                 f"the call paths of {stem.host_name} name functions that it has not",
-                hint=f"tdprof fleet check {store.place}",
+                hint=f"tdprof fleet check {shlex.quote(store.place)}",
             ) from error
         parts.append(
             _Paths(
@@ -228,7 +228,7 @@ def _profile(
         notes=[
             *found.set_aside.notes,
             "each host counts as if all had been recorded equally long; intervals over hosts are in "
-            f"tdprof fleet report {store.place}",
+            f"tdprof fleet report {shlex.quote(store.place)}",
         ],
         is_of_hosts=True,
     )

@@ -4,6 +4,7 @@ Memory grows with functions, distinct latencies and hosts that have a function, 
 twice, once for the histograms of all hosts together, once for what each host has below their quantiles.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -193,9 +194,8 @@ class _Latencies:
             if not (0 <= cycles.min() <= cycles.max() < 1 << _CYCLES_BITS and weight.min() > 0) or (
                 not weight.sum() < _LARGEST_SUM
             ):
-                raise TdprofError(
-                    f"SPE roll-ups of {self._core} are damaged", hint=f"tdprof fleet check {self._store.place}"
-                )
+                hint = f"tdprof fleet check {shlex.quote(self._store.place)}"
+                raise TdprofError(f"SPE roll-ups of {self._core} are damaged", hint=hint)
             yield _Rows(keys, function, host, cycles, records, weight / seconds[host])
 
     def _numbered(self, keys: Sequence[FunctionKey]) -> I64:

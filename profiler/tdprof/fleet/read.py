@@ -2,6 +2,7 @@
 
 import functools
 import posixpath
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -260,7 +261,7 @@ def what_is_missing(store: Store, parts: Parts) -> SetAside:
         names = [posixpath.basename(each.source) or each.source for each in incomplete]
         notes.append(
             f"of {plural(len(incomplete), 'capture', 's')} not all could be read, or believed: "
-            f"{few([*map(printable, names)])}; tdprof fleet check {printable(store.place)} says what"
+            f"{few([*map(printable, names)])}; tdprof fleet check {shlex.quote(printable(store.place))} says what"
         )
     if lost := sum(each.lost_samples for each in parts.counts()):
         notes.append(f"{plural(lost, 'sample', 's')} were lost while recording")

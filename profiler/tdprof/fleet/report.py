@@ -1,5 +1,6 @@
 """What a store tells of functions: shares by kind of core, with intervals over hosts."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,7 +63,11 @@ def find_recordings(store: Store, chosen: Chosen, event: str | None, *, each_rec
         mine = [each for each in mine if each.weight.sum()]
         if not mine:
             others = [name for name in names if name != event]
-            hint = f"--event {' or '.join(others)}" if others else f"tdprof fleet add {store.place} CAPTURE…, of others"
+            hint = (
+                f"--event {' or '.join(others)}"
+                if others
+                else f"tdprof fleet add {shlex.quote(store.place)} CAPTURE…, of others"
+            )
             raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint=hint)
     missing = what_is_missing(store, parts)
     if left_out:

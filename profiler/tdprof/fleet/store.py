@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import posixpath
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -126,13 +127,13 @@ class Store:
         return cls(place)
 
     def _check_marker(self) -> None:
-        hint = f"tdprof fleet add {self.place} CAPTURE… makes one"
+        hint = f"tdprof fleet add {shlex.quote(self.place)} CAPTURE… makes one"
         try:
             with _naming(self.place):
                 text = _start_of(self._files, self._path(STORE_MARKER))
         except FileNotFoundError as error:
             if (Path(self.place) / MANIFEST_FILE).is_file():
-                hint = f"it is a capture, which tdprof fleet add STORE {self.place} puts into one"
+                hint = f"it is a capture, which tdprof fleet add STORE {shlex.quote(self.place)} puts into one"
             elif near := near_folder(Path(self.place), STORE_MARKER):
                 hint = f"{near}, which is one"
             elif Path(self.place).is_dir():
@@ -215,7 +216,7 @@ class Store:
 
     @contextlib.contextmanager
     def _opened(self, path: str, schema: pa.Schema) -> Iterator[StoredTable]:
-        hint = f"tdprof fleet check {self.place} says what is missing"
+        hint = f"tdprof fleet check {shlex.quote(self.place)} says what is missing"
         with contextlib.ExitStack() as opened:
             try:
                 file = opened.enter_context(self._files.open(path))

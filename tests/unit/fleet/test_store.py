@@ -469,6 +469,16 @@ def test_old_recordings_go_when_asked(tmp_path: Path, captures: list[Path]) -> N
     assert json.loads(tdprof("fleet", "report", place, "--json").stdout)["strata"][0]["recordings"] == 3
 
 
+def test_commands_to_try_have_the_stores_name_as_a_shell_takes_it(tmp_path: Path) -> None:
+    """Who names an object store names it with ``?`` and ``&``."""
+    make_host_capture(tmp_path / "a.capture", "a", {"work": 60}, has_names=False)
+    store = tmp_path / "a&b"
+    assert f"--again '{store}' CAPTURE" in tdprof("fleet", "add", store, tmp_path / "a.capture").stdout
+    error = tdprof("fleet", "report", tmp_path / "no&where").error
+    assert error is not None
+    assert f"'{tmp_path}/no&where' CAPTURE" in str(error.hint)
+
+
 def test_a_store_where_none_can_be_made_is_refused() -> None:
     with pytest.raises(TdprofError, match=r"cannot use the store /proc/none: No such file or directory"):
         Store.create("/proc/none")
