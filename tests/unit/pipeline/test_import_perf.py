@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tdprof.decode.perf.data as perf_data
+import tdprof.decode.perf.windows as perf_windows
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Read, Sample
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
@@ -384,3 +386,34 @@ def test_process_numbers_that_none_can_have(tmp_path: Path, monkeypatch: pytest.
     mapped = made.records.mmap2(number, 0x1000, 0x1000, 0, b"/tmp/jit-1.dump", trailer=trailer)
     folder, _ = imported(tmp_path, made.file(mapped))
     assert [row["pid"] for row in rows(folder, "mappings")] == [number]
+
+
+def test_tables_are_the_same_for_any_number_of_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = writer()
+    content = recording(made) + b"".join(
+        made.records.sample(
+            Sample(ip=ip, pid=7, tid=7, time_ns=3_000 + ip, id=1 + ip % 2 * 2, chain=[CONTEXT_USER, ip, ip // 7 % 50])
+        )
+        for ip in range(3_000)
+    )
+    path = tmp_path / "perf.data"
+    path.write_bytes(made.file(content))
+    monkeypatch.setattr(perf_data, "_WINDOW_BYTES", 8192)
+    threads: list[int] = []
+
+    class Noted(perf_windows.WindowsAhead):
+        def __init__(self, *given: Any) -> None:
+            threads.append(given[-1])
+            super().__init__(*given)
+
+    monkeypatch.setattr(perf_data, "WindowsAhead", Noted)
+    tables = []
+    for cpus in (1, 2, 3):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cpus=cpus: set(range(cpus)))
+        folder = tmp_path / f"{cpus}.capture"
+        import_perf_data(str(path), folder)
+        tables.append({each.name: each.read_bytes() for each in sorted(folder.glob("*.parquet"))})
+    assert threads == [2, 3]
+    assert len(tables[0]) > 3
+    assert tables[1] == tables[0]
+    assert tables[2] == tables[0]

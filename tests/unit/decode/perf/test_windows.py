@@ -121,6 +121,21 @@ def test_what_the_tool_writes_is_read_once(tmp_path: Path, taken: list[int]) -> 
     assert len(taken) > 20
 
 
+def test_files_of_a_directory(tmp_path: Path, taken: list[int]) -> None:
+    """Each has windows of its own, chains are numbered through all."""
+    writer = PerfDataWriter([Event(LAYOUT, "cycles")])
+    made = records(writer)
+    folder = tmp_path / "perf.data"
+    folder.mkdir()
+    (folder / "data").write_bytes(writer.file(b"".join(made[:700])))
+    (folder / "data.0").write_bytes(b"".join(made[700:1400]))
+    (folder / "data.1").write_bytes(b"".join(made[1400:]))
+    one = read(folder, 1)
+    assert one["ip"] == list(range(SAMPLES))
+    assert read(folder, 2) == one
+    assert taken.count(0) == 3
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_damage_that_only_who_reads_samples_sees(tmp_path: Path, is_whole: bool, taken: list[int]) -> None:
     """A sample's chain is longer than the sample; or its size is wrong, too, and the next record is to be found."""
