@@ -142,6 +142,17 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	return start;
 }
 
+/*
+ * Leave the user stack to the kernel, by a program of its own: the verifier goes through all that the kernel's walk
+ * takes in each program that has it. `end`: what such a stack ends as.
+ */
+static __always_inline int walk_by_kernel(struct bpf_perf_event_data *ctx, struct walk *walk, __u32 end)
+{
+	walk->stack.end = end;
+	steps.call(ctx, STEP_BY_KERNEL);
+	return 0;
+}
+
 /* The user stack of a sample that has all else. */
 static __always_inline int take_user_stack(struct bpf_perf_event_data *ctx, struct walk *walk)
 {
@@ -150,17 +161,13 @@ static __always_inline int take_user_stack(struct bpf_perf_event_data *ctx, stru
 	key->user_stack = 0;
 	enum walk_start start = SETTING(SETTING_LEAF_ONLY) ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
 
-	__u32 end = UNWIND_END_FRAME_POINTERS_ONLY;
-
+	if (start == WALK_NO_USER_STACK)
+		return add_sample(walk);
 	if (start == WALK_BEGUN && walk->space.count)
 		steps.call(ctx, STEP_WALK);
-	if (start == WALK_BEGUN) { /* the process was never seen before */
+	if (start == WALK_BEGUN) /* the process was never seen before */
 		steps.call(ctx, STEP_COPY);
-		end = UNWIND_END_NO_TABLE;
-	}
-	if (start != WALK_NO_USER_STACK)
-		key->user_stack = take_stack(ctx, &walk->stack, end);
-	return add_sample(walk);
+	return walk_by_kernel(ctx, walk, start == WALK_BEGUN ? UNWIND_END_NO_TABLE : UNWIND_END_FRAME_POINTERS_ONLY);
 }
 
 /* The common program: all that needs no walk. */
@@ -196,7 +203,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (SETTING(SETTING_WITH_CPU))
 		key->event |= (bpf_get_smp_processor_id() + 1) << SAMPLE_CPU_SHIFT;
 	walk->period = ctx->sample_period;
-	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
+	key->kernel_stack = *event & WITH_KERNEL ? take_kernel_stack(ctx, &walk->stack) : 0;
 	return take_user_stack(ctx, walk);
 }
 
@@ -325,7 +332,18 @@ int copy(struct bpf_perf_event_data *ctx)
 		count(COUNTER_STACKS_NOT_COPIED);
 	if (walk->stack.depth)
 		steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
-	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
+	return walk_by_kernel(ctx, walk, UNWIND_END_NO_TABLE);
+}
+
+/* A user stack that nothing else leads through: along frame pointers. */
+int by_kernel(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct walk *walk = walks.lookup(&zero);
+
+	if (!walk)
+		return 0;
+	walk->key.user_stack = take_stack(ctx, &walk->stack, BPF_F_USER_STACK, walk->stack.end);
 	return add_sample(walk);
 }
 

@@ -212,7 +212,7 @@ enum active {
 };
 
 /* Indices of the array of programs. */
-enum step { STEP_SAMPLE, STEP_WALK, STEP_COPY, STEP_STORE, STEP_PYTHON, STEP_JAVA, STEPS };
+enum step { STEP_SAMPLE, STEP_WALK, STEP_COPY, STEP_STORE, STEP_PYTHON, STEP_JAVA, STEP_BY_KERNEL, STEPS };
 
 /* Indices of the per-CPU counters. */
 enum counter {

@@ -50,10 +50,12 @@ static __always_inline void copy_stack(struct stack_copy *copy, __u64 sp)
 		/* That is no frame any more, but the end of the stack; each attempt takes half a microsecond. */
 		if (page > MOST_UNREAD_PAGES && !(pages >> (page - MOST_UNREAD_PAGES)))
 			break;
-		if (walk_read_user(&copy->stack[bytes], rest, (void *)from))
-			continue;
-		*read = pages | 1ULL << page;
-		*used = bytes + rest;
+		/* No branch, which the verifier would follow twice for each page: all bits where it was read, else
+		 * none. */
+		__u64 was_read = ~(walk_read_user(&copy->stack[bytes], rest, (void *)from) >> 63);
+
+		*read = pages | (1ULL << page & was_read);
+		*used = bytes + (rest & was_read);
 	}
 }
 

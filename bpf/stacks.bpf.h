@@ -23,13 +23,16 @@ static __always_inline __u64 in_segment(__u64 hash)
 	return segment ? hash ^ (__u64)*segment << 32 : hash;
 }
 
-/* Multiply and fold each word; 64 bits make an accidental match less likely than a memory error. */
-static __always_inline __u64 hash_stack(const struct stack_record *stack)
+/*
+ * Multiply and fold each word; 64 bits make an accidental match less likely than a memory error. `most`: there are no
+ * more, for the verifier, which goes through the loop so often.
+ */
+static __always_inline __u64 hash_stack(const struct stack_record *stack, __u32 most)
 {
 	const __u64 *header = (const __u64 *)stack;
 	__u64 hash = mix(mix(0x9e3779b97f4a7c15ULL, header[1]), header[2]);
 
-	for (__u32 i = 0; i < MAX_STACK_DEPTH; i++) {
+	for (__u32 i = 0; i < most; i++) {
 		if (i >= stack->depth)
 			break;
 		hash = mix(hash, stack->address[i]);
@@ -40,7 +43,7 @@ static __always_inline __u64 hash_stack(const struct stack_record *stack)
 /* The hash of a call chain and, unless 0, of the interpreter's frames beside it. */
 static __always_inline __u64 identity_of(const struct stack_record *stack, __u64 interpreted)
 {
-	__u64 hash = hash_stack(stack);
+	__u64 hash = hash_stack(stack, MAX_STACK_DEPTH);
 
 	return interpreted ? mix(hash, interpreted) | 1 : hash;
 }
@@ -92,27 +95,24 @@ static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, st
 	return SETTING(SETTING_SCHEDULE_BYTES) ? scheduler_addresses(stack->address, bytes) : 0;
 }
 
-/* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own.
+/*
+ * Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `flags`: of bpf_get_stack();
+ * `end`: of a user stack, 0 of the kernel's own.
  */
-static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
+static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u64 flags,
+                                        __u32 end)
 {
 	__u32 most = SETTING(SETTING_LEAF_ONLY) ? 1 : MAX_KERNEL_WALK_DEPTH;
-	__u64 flags = 0;
-
-	if (end)
-		flags = BPF_F_USER_STACK;
-	else if (SETTING(SETTING_SAMPLED_AT) != AT_OVERFLOW)
-		flags = scheduler_depth(ctx, stack);
-
+	__u32 is_kernel = !(flags & BPF_F_USER_STACK);
 	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), flags);
 
 	if (bytes < 0) {
-		count(end ? COUNTER_USER_STACKS_UNREADABLE : COUNTER_KERNEL_STACKS_UNREADABLE);
+		count(is_kernel ? COUNTER_KERNEL_STACKS_UNREADABLE : COUNTER_USER_STACKS_UNREADABLE);
 		return 0;
 	}
 	if (bytes == 0)
 		return 0;
-	begin_stack(stack, !end);
+	begin_stack(stack, is_kernel);
 	stack->depth = (__u32)bytes / sizeof(__u64);
 	stack->end = end;
 	if (end == UNWIND_END_NO_TABLE && stack->depth > 1)
@@ -120,7 +120,13 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	/* A walk along frame pointers that has run into zeros is long, but not cut. */
 	if (most > 1 && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);
-	return send_stack(stack, hash_stack(stack));
+	return send_stack(stack, hash_stack(stack, MAX_KERNEL_WALK_DEPTH));
+}
+
+/* The same of the kernel's own call chain. */
+static __always_inline __u64 take_kernel_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack)
+{
+	return take_stack(ctx, stack, SETTING(SETTING_SAMPLED_AT) == AT_OVERFLOW ? 0 : scheduler_depth(ctx, stack), 0);
 }
 
 /* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */

@@ -597,7 +597,7 @@ int end_wait(struct bpf_perf_event_data *ctx)
 		count_all(COUNTER_SAMPLES_OUTSIDE_NAMESPACE, samples);
 		return 0;
 	}
-	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	walk->key.kernel_stack = take_kernel_stack(ctx, &walk->stack);
 	if (SETTING(SETTING_WAKERS))
 		walk->waking = take_waking(task, thread->left_ns, walk->key.kernel_stack);
 	return take_user_stack(ctx, walk);
@@ -628,7 +628,7 @@ int take_waker(struct bpf_perf_event_data *ctx)
 		walk->key.tid = 0;
 		own_name(&walk->key.comm);
 	}
-	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	walk->key.kernel_stack = take_kernel_stack(ctx, &walk->stack);
 	/* Of others nobody knows the mappings. */
 	if (is_timed())
 		return take_user_stack(ctx, walk);

@@ -21,14 +21,15 @@ _KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 # The kernel gives up at a million; the walk is what comes near. docs/unwinding.md has what was measured.
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
-    "sample": 25_000,
+    "sample": 8_000,
     "walk_first": 30_000 if (6, 12) <= _KERNEL < (7, 0) else 70_000,
     "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
     "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 170_000,
     "java": 200_000,
-    "copy": 30_000,
+    "copy": 15_000,
     "store": 10_000,
+    "by_kernel": 6_000,
     "begin_program": 1_000,
     "begin_copy": 1_000,
     "end_thread": 1_000,

@@ -47,7 +47,7 @@ GROWING = frozenset({"followed", "named", "spaces", "standing", "python_runtimes
 
 
 # Few recordings meet what `python` and `java` are for, or time threads; `walk` comes after `walk_first`.
-_FIRST = ("sample", "copy", "store", *TRACEPOINTS, *FOLLOWERS)
+_FIRST = ("sample", "copy", "store", "by_kernel", *TRACEPOINTS, *FOLLOWERS)
 
 
 class BpfUnavailableError(Exception):

@@ -415,7 +415,7 @@ def _load_steps(found: BpfObject, maps: Mapping[str, int], kind: int, on_failure
     on_failure.callback(close_all, own.values())
     steps = StepPrograms(found, own, kind)
     on_failure.callback(lambda: close_all(steps.programs.values()))
-    for name in ("copy", "store"):
+    for name in ("copy", "store", "by_kernel"):
         steps.use(name, steps.load(maps, name))
     return steps
 

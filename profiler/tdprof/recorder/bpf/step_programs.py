@@ -12,7 +12,7 @@ from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_PERF_EVENT, BpfObject,
 from tdprof.values import dataclass
 
 # enum step of bpf/sample.h
-STEPS = ("sample", "walk", "copy", "store", "python", "java")
+STEPS = ("sample", "walk", "copy", "store", "python", "java", "by_kernel")
 
 
 @dataclass(frozen=True, slots=True)
