@@ -17,7 +17,7 @@ from live_aarch64.conftest import build_workload, symbols_of
 from live_aarch64.machine import HANGS_S, run_tdprof, wait_until
 from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, start_of, write_regions
 from tdprof.cli import main as tdprof_main
-from tdprof.recorder import opening
+from tdprof.recorder import spe_options
 
 Simulate = Callable[..., Simulation]
 
@@ -148,7 +148,7 @@ def test_threads_that_are_too_many_share_the_events_of_cpus(
 ) -> None:
     """A shell that starts a program of fifty threads once it is recorded; another program runs beside it."""
     simulation = simulate(context_packets=1)
-    monkeypatch.setattr(opening, "MOST_TASK_EVENTS", 1)
+    monkeypatch.setattr(spe_options, "MOST_TASK_EVENTS", 1)
     regions = write_regions(tmp_path / "regions", [Region()] * 2)
     capture = tmp_path / "capture"
     recorded = f"while ! test -e {capture}/capture.json; do sleep 0.1; done"

@@ -42,7 +42,10 @@ def pair(**options: bool) -> list[Any]:
 FROZEN = {"frozen": True, "slots": True}
 
 
-@pytest.mark.parametrize("options", [FROZEN, FROZEN | {"eq": False}, {"slots": True}, FROZEN | {"order": True}, {}])
+@pytest.mark.parametrize(
+    "options",
+    [FROZEN, FROZEN | {"eq": False}, {"slots": True}, {"slots": True, "eq": False}, FROZEN | {"order": True}, {}],
+)
 def test_it_makes_what_dataclasses_makes(options):
     for cls in pair(**options):
         one, other = cls("cycles"), cls("cycles", groups=("a", "b"), hidden=4)
@@ -55,6 +58,8 @@ def test_it_makes_what_dataclasses_makes(options):
         assert dataclasses.asdict(one) == {"name": "cycles", "rate": 99, "groups": ("a", "b"), "hidden": 3}
         assert dataclasses.replace(one, rate=4).rate == 4
         assert cls.__doc__ == "An event."
+        is_hashable = options.get("frozen") or not is_equal
+        assert (cls.__hash__ is not None) is is_hashable
         if options.get("frozen"):
             assert (hash(one) == hash(other)) is is_equal
         with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
@@ -69,6 +74,26 @@ def test_a_value_is_not_changed(cls):
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'rate'"):
         del value.rate
     assert value.rate == 99
+
+
+@pytest.mark.parametrize("cls", pair(slots=True))
+def test_what_is_not_frozen_is_changed_and_has_no_other_names(cls):
+    value = cls("cycles")
+    value.rate = 1
+    assert value == cls("cycles", 1)
+    with pytest.raises(AttributeError):
+        value.other = 1
+    for other in (copy.copy(value), copy.deepcopy(value)):
+        assert (other, other.hidden) == (value, 3)
+
+
+def test_who_inherits_the_beginning_has_its_own_class():
+    class Named(Place):
+        """A place with a name."""
+
+    assert type(Named("a.c")) is Named
+    assert Named("a.c", 3).line == 3
+    assert Place("a.c") != Named("a.c")
 
 
 def test_lists_are_not_shared_and_what_follows_has_names_only():

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gc
 import importlib
 import os
 import resource
@@ -26,7 +25,6 @@ _LEAST_DESCRIPTORS = 64
 _ENOUGH_DESCRIPTORS = 1024
 _OWN_DESCRIPTORS = 4  # input, output, errors, and the list of them
 _OF_PATHS = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)  # what a user can have named
-_OBJECTS_AT_ONCE = 100_000  # of a start: modules and classes, none of which is garbage
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
@@ -105,7 +103,6 @@ def _interrupted() -> int:
 
 def main() -> None:
     """Run a command: every TdprofError becomes one line, its hint and an exit status (SystemExit)."""
-    gc.set_threshold(_OBJECTS_AT_ONCE)
     open_standard_streams()
     if refused := avoid_temporary_folders_of_others():
         say(f"tdprof: temporary files go to /tmp: {refused}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
     from tdprof.pipeline.plan import SamplingPlan
     from tdprof.recorder.options import RecordOptions
+    from tdprof.recorder.spe_options import SpeOptions
 
 # By capture.manifest.Rung.
 RUNG_TEXT = {
@@ -89,6 +90,9 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
 
     if target.words:
         check_command(target.words[0])
+    from tdprof.recorder.perf_event import ready_kernel_for_events
+
+    ready_kernel_for_events()
     plan = plan_topdown(topdown) if topdown.is_wanted and not duties else None
     options = _record_options(target, events, stacks, plan)
     if not quiet:
@@ -116,7 +120,6 @@ def _record_options(
     from tdprof.recorder.events import parse_events
     from tdprof.recorder.options import USUAL_INTERVAL_NS, RecordOptions, parse_interval
     from tdprof.recorder.runtime_options import perf_maps_note
-    from tdprof.recorder.spe_options import parse_spe_options
 
     variables = stacks.variables()
     way, stack_bytes = (CallGraph.AUTO, 0) if stacks.call_graph is None else parse_call_graph(stacks.call_graph)
@@ -140,8 +143,16 @@ def _record_options(
         off_cpu_period_ns=events.off_cpu_period_ns(),
         has_wakers=events.has_wakers,
         has_cpus=events.has_cpus,
-        spe=None if events.spe_text is None else parse_spe_options(events.spe_text),
+        spe=_spe_options(events),
     )
+
+
+def _spe_options(events: EventOptions) -> "SpeOptions | None":
+    if events.spe_text is None:
+        return None
+    from tdprof.recorder.spe_options import parse_spe_options
+
+    return parse_spe_options(events.spe_text)
 
 
 def _refuse_contradictions(topdown: TopdownOptions, target: TargetOptions, events: EventOptions) -> None:

@@ -13,7 +13,6 @@ from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf.settings import Cgroups, Setting
 from tdprof.recorder.host import read_text
-from tdprof.recorder.kernel_types import read_kernel_types
 from tdprof.recorder.ring import write_all
 from tdprof.values import dataclass
 
@@ -251,6 +250,8 @@ def kernel_structures(hierarchy: Hierarchy) -> dict[Setting, int]:
     Raises:
         TdprofError: it does not tell.
     """
+    from tdprof.recorder.kernel_types import read_kernel_types  # loads the compiled library's bindings
+
     types = read_kernel_types(_STRUCTURES, ["cgroup_subsys_id"])
     try:
         if hierarchy.is_v2:

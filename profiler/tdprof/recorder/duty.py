@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tdprof.errors import TdprofError
 from tdprof.model.duty import NAMES, SPE, TOPDOWN, DutyInfo
-from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.host import describe_host, read_text
 from tdprof.text import printable
 from tdprof.values import dataclass
@@ -43,6 +42,8 @@ def parse_duty(text: str) -> Duties:
     Raises:
         TdprofError: it is neither, or a time that cannot be.
     """
+    from tdprof.model.time_range import parse_span_ns  # slow to load
+
     found: dict[str, DutyCycle] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")

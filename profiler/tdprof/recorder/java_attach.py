@@ -22,10 +22,10 @@ from tdprof.linux.readable import is_readable
 from tdprof.recorder.foreign_files import hold_below
 from tdprof.recorder.host import read_text
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
+from tdprof.recorder.java_mappings import JVM_LIBRARY
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.text import printable
 
-JVM_LIBRARY = "/libjvm.so"
 _DISPATCHER = "Signal Dispatch"  # the thread that is told of SIGQUIT, as long a name as the kernel keeps
 _REQUEST = b"1\0jcmd\0Compiler.perfmap\0\0\0"
 _MOST_ANSWER_BYTES = 1 << 16

@@ -6,7 +6,6 @@ In a thread of its own: each answer takes milliseconds, and may never come.
 import contextlib
 import os
 import queue
-import re
 import struct
 import threading
 import time
@@ -21,7 +20,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import code_budget, save_run_time_code
 from tdprof.recorder.hotspot import NotKnownError, NotThereYetError
 from tdprof.recorder.identity import HeldProcess
-from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
+from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_code import CompiledCode, compiled_code
 from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
 from tdprof.recorder.shares import Shares
@@ -34,10 +33,6 @@ _ENDING_S = 10.0  # for all of them, at the end
 _MOST_TRIES = 20  # at one that does not catch signals yet
 _MOST_PROCESSES, _MOST_WAITING = 256, 4096
 _NO_ROOM = "there was more of them than is kept"
-# struct perf_event_header of PERF_RECORD_MMAP2 of user space, with or without a build-id: see held_programs.
-_HEADER = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
-_RECORD = struct.Struct("<HII")  # size, pid, tid; the path ends the record
-_PATH = 8 + 64  # where it begins
 
 
 class JavaProcesses:
@@ -236,19 +231,3 @@ def _user_of(pid: int) -> int:
 
 def _numbers(pids: set[int]) -> str:
     return ", ".join(map(str, sorted(pids)[:8])) + (", …" if len(pids) > 8 else "")
-
-
-def java_mapped(records: bytes) -> Iterator[int]:
-    """The processes that perf records say have mapped a JVM's library, for each time."""
-    library = JVM_LIBRARY.encode()
-    if library not in records:
-        return
-    for found in _HEADER.finditer(records):
-        if found.end() + _RECORD.size > len(records):
-            continue
-        size, pid, _ = _RECORD.unpack_from(records, found.end())
-        if found.start() + size > len(records):
-            continue
-        path = records[found.start() + _PATH : found.start() + size].partition(b"\0")[0]
-        if path.startswith(b"/") and path.endswith(library):
-            yield pid

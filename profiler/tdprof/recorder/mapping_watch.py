@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from tdprof.recorder.code_dumps import dumps_mapped
 from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.held_programs import HeldPrograms
-from tdprof.recorder.java_processes import java_mapped
+from tdprof.recorder.java_mappings import java_mapped
 from tdprof.recorder.replaced_mappings import Place, ReplacedMappings
 
 

@@ -2,16 +2,19 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.sampling import Sampling
-from tdprof.recorder.spe import SpeEvents
-from tdprof.recorder.spe_options import MOST_TASK_EVENTS, SpeOptions, find_spe_pmus
 from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
 from tdprof.values import dataclass
+
+if TYPE_CHECKING:
+    from tdprof.recorder.spe import SpeEvents
+    from tdprof.recorder.spe_options import SpeOptions
 
 _KEEP_STARTING = "threads kept starting while their process was attached to: what some of them did may be missing"
 
@@ -28,7 +31,7 @@ class OpenedEvents:
     """
 
     attached: AttachedEvents
-    spe: SpeEvents | None
+    spe: "SpeEvents | None"
     sizes: RingSizes
     notes: list[str]
 
@@ -133,7 +136,7 @@ class Opener:
                 notes = list(filter(None, [shrunk_note(wanted, sizes, len(self.cpus))]))
                 return OpenedEvents(attached, spe, sizes, notes)
 
-    def _open_all(self, target: SamplingTarget, sizes: RingSizes) -> tuple[AttachedEvents, SpeEvents | None]:
+    def _open_all(self, target: SamplingTarget, sizes: RingSizes) -> tuple[AttachedEvents, "SpeEvents | None"]:
         with contextlib.ExitStack() as opening:
             attached = opening.enter_context(self.attach(target, self.options.passes[0], sizes))
             if attached.ring_bytes < sizes.side_band:  # all CPUs' are to be alike, and what is missing to be said
@@ -146,14 +149,18 @@ class Opener:
 
     def open_spe(
         self,
-        asked: SpeOptions,
+        asked: "SpeOptions",
         target: SamplingTarget,
         sizes: RingSizes,
         first_number: int = 0,
         *,
         is_told_per_cpu: bool = False,
-    ) -> SpeEvents:
+    ) -> "SpeEvents":
         """Open SPE's events, stopped. Raises as `SpeEvents` and `choose_threads` do."""
+        # Few recordings have any.
+        from tdprof.recorder.spe import SpeEvents
+        from tdprof.recorder.spe_options import MOST_TASK_EVENTS, find_spe_pmus
+
         threads, notes = None, list[str]()
         if len(target.tasks) * len(self.cpus) > MOST_TASK_EVENTS:
             # Not before: it takes NumPy.

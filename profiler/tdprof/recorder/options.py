@@ -5,11 +5,9 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tdprof.errors import TdprofError
-from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.duty import Duties
 from tdprof.recorder.events import Event
-from tdprof.recorder.spe_options import SpeOptions
 from tdprof.recorder.targets import Rate
 from tdprof.text import printable
 from tdprof.values import dataclass
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from tdprof.model.events import TopdownInfo
     from tdprof.recorder.held_programs import HeldPrograms
     from tdprof.recorder.rotation import Segments
+    from tdprof.recorder.spe_options import SpeOptions
 
 USUAL_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.
@@ -68,7 +67,7 @@ class RecordOptions:
     has_wakers: bool = False
     has_cpus: bool = False
     stack_bytes: int = 0
-    spe: SpeOptions | None = None
+    spe: "SpeOptions | None" = None
     topdown: "TopdownInfo | None" = None
     notes: Sequence[str] = ()
     on_begun: Callable[[], None] = lambda: None
@@ -116,6 +115,8 @@ def parse_interval(text: str) -> int:
     Raises:
         TdprofError: no length of time, or one that is too short or too long.
     """
+    from tdprof.model.time_range import parse_span_ns  # slow to load
+
     interval_ns = parse_span_ns(text)
     if interval_ns is None:
         raise TdprofError(f"--interval takes a length of time, not '{printable(text)}'", hint=_INTERVALS, status=2)

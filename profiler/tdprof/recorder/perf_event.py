@@ -3,6 +3,7 @@
 Layouts and numbers are those of the kernel's include/uapi/linux/perf_event.h.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -10,6 +11,7 @@ import functools
 import os
 import platform
 import struct
+import threading
 
 from tdprof.linux.perf_abi import ATTR_FLAGS, ReadFormat, SampleType
 from tdprof.values import dataclass
@@ -237,3 +239,18 @@ def _takes(**fields: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def ready_kernel_for_events() -> None:
+    """Open a first event of a task, in a thread of its own, and close it again.
+
+    The kernel then waits 10 ms for a grace period of RCU (kernel/events/core.c, account_event), and for the next second
+    it does not: so who opens events later need not wait.
+    """
+
+    def open_one() -> None:
+        attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, disabled=1, exclude_kernel=1)
+        with contextlib.suppress(OSError):
+            os.close(perf_event_open(attr, 0, -1))
+
+    threading.Thread(target=open_one, daemon=True).start()

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tdprof import __version__
 from tdprof.capture.manifest import Host, Manifest, SpeEventInfo, SpeInfo
@@ -21,16 +22,17 @@ from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.opening import OpenedEvents, Opener
 from tdprof.recorder.options import NO_INTERVALS, USUAL_INTERVAL_NS, Outcome, RecordOptions
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.run import Run
 from tdprof.recorder.sampling import Sampling, start_sampling
 from tdprof.recorder.session import Beginning
-from tdprof.recorder.spe import SpeEvents
-from tdprof.recorder.spe_options import find_spe_pmus
 from tdprof.recorder.targets import SamplingTarget
-from tdprof.recorder.turns import Turns
 from tdprof.recorder.workload import Workload
 from tdprof.recorder.write_errors import cannot_begin
+
+if TYPE_CHECKING:
+    from tdprof.recorder.rotation import Rotation
+    from tdprof.recorder.spe import SpeEvents
+    from tdprof.recorder.turns import Turns
 
 
 def carry_out(begun: Beginning, output: OutputFolder, stack: contextlib.ExitStack) -> Outcome:
@@ -106,7 +108,7 @@ def _begin(run: Run, sampling: Sampling, attempt: BpfAttempt, output: OutputFold
 
 def _turns(
     options: RecordOptions, opener: Opener, target: SamplingTarget, opened: OpenedEvents, stack: contextlib.ExitStack
-) -> Turns | None:
+) -> "Turns | None":
     """What takes turns, all of it off; SPE, which was opened to see that it can be, is closed."""
     timers = start_timers(options.duty, time.monotonic_ns(), time.time_ns())
     if not timers:
@@ -114,9 +116,11 @@ def _turns(
     if options.duty.spe and opened.spe:
         opened.spe.close()
 
-    def open_spe(first_number: int) -> SpeEvents:
+    def open_spe(first_number: int) -> "SpeEvents":
         assert options.spe
         return opener.open_spe(options.spe, target, opened.sizes, first_number)
+
+    from tdprof.recorder.turns import Turns
 
     turns = Turns(timers, opened.attached, open_spe)
     stack.callback(turns.close)
@@ -141,13 +145,15 @@ def _publish(output: OutputFolder, run: Run) -> None:
         run.manifest = replace(run.manifest, notes=[*run.manifest.notes, kept])
 
 
-def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> Rotation | None:
+def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> "Rotation | None":
     """What cuts the recording, if it is to be cut."""
     if options.segments is None or sampling.sampler is None:
         return None
     if options.segments.length.bytes:
         # A segment is much more than what is copied while it is prepared, of which the next has a part, too.
         sampling.sampler.limit_copies(options.segments.length.bytes // 2)
+    from tdprof.recorder.rotation import Rotation
+
     rotation = Rotation(options.segments, options.interval_ns / 1e9)
     stack.callback(rotation.close)
     return rotation
@@ -175,7 +181,7 @@ def _first_manifest(
     target: SamplingTarget,
     chosen: ChosenCgroups | None,
     opened: OpenedEvents,
-    turns: Turns | None,
+    turns: "Turns | None",
 ) -> Manifest:
     """What the capture says of itself before anything has counted."""
     choice, sampler, spe = sampling.choice, sampling.sampler, opened.spe
@@ -232,7 +238,9 @@ def _open_spool(folder: OwnFolder, options: RecordOptions) -> SpoolWriter:
         raise cannot_begin(folder, error) from error
 
 
-def _spe_info(spe: SpeEvents) -> SpeInfo:
+def _spe_info(spe: "SpeEvents") -> SpeInfo:
+    from tdprof.recorder.spe_options import find_spe_pmus
+
     events = [
         SpeEventInfo(pmu.name, spe.events[pmu.name].name, list(pmu.cpus), pmu.caps)
         for pmu in find_spe_pmus()

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
@@ -17,16 +18,12 @@ from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
 from tdprof.recorder.hidden_losses import tell_hidden_losses
 from tdprof.recorder.hotplug import CpuFollower
-from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.mapping_watch import MappingWatch
 from tdprof.recorder.options import TURNS_INTERVAL_NS, USUAL_INTERVAL_NS, Outcome, RecordOptions
 from tdprof.recorder.pace import LOOK_INTERVAL_NS, Pace
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.ring_walk import RingWalker
-from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
-from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget, processes_of
 from tdprof.recorder.totals import (
@@ -37,13 +34,19 @@ from tdprof.recorder.totals import (
     with_long_interval,
     with_start_now,
 )
-from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.urgency import python_threads, soon_switched, urgent
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
 from tdprof.recorder.workload import Workload
 from tdprof.recorder.write_errors import cannot_begin, stopped_early
 from tdprof.values import dataclass
+
+if TYPE_CHECKING:
+    from tdprof.recorder.java_processes import JavaProcesses
+    from tdprof.recorder.ring_walk import RingWalker
+    from tdprof.recorder.rotation import Rotation
+    from tdprof.recorder.spe import SpeEvents
+    from tdprof.recorder.turns import Turns
 
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
@@ -61,23 +64,23 @@ class Run:
     manifest: Manifest
     attached: AttachedEvents
     sampler: BpfSampler | None
-    whole_spe: SpeEvents | None  # that does not take turns
+    whole_spe: "SpeEvents | None"  # that does not take turns
     spool: SpoolWriter
     workload: Workload | None
     meanwhile: Workload | None  # nothing of it is recorded, but for how long
     signals: StopSignals
     control: PeriodControl | None
     unwinding: Unwinding | None
-    walker: RingWalker | None
+    walker: "RingWalker | None"
     cgroup_names: CgroupNames
     cgroups: ChosenCgroups | None
-    rotation: Rotation | None
-    turns: Turns | None
+    rotation: "Rotation | None"
+    turns: "Turns | None"
     cpus: CpuFollower | None = None
     stopped_ns: int | None = None  # when the events were stopped; CLOCK_MONOTONIC
     snapshot: SnapshotThread | None = None
     mappings: MappingWatch = field(init=False)
-    java: JavaProcesses | None = field(init=False)
+    java: "JavaProcesses | None" = None  # once one is found
     segment: SegmentCounts = field(init=False)
     by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
     before_drain: list[Count | None] | None = None  # counted before the last one; None: no segment can end there
@@ -88,7 +91,6 @@ class Run:
 
     def __post_init__(self) -> None:
         self.segment = SegmentCounts(self.manifest)
-        self.java = self._java_in(self.folder)
         if self.unwinding and self.sampler:
             self.unwinding.end_interval = self._end_interval
         self.mappings = MappingWatch(
@@ -96,17 +98,21 @@ class Run:
         )
 
     @property
-    def spe(self) -> SpeEvents | None:
+    def spe(self) -> "SpeEvents | None":
         """SPE's events, while they record."""
         return self.turns.spe if self.turns else self.whole_spe
 
-    def _java_in(self, folder: OwnFolder) -> JavaProcesses | None:
-        return JavaProcesses(folder) if self.options.has_interpreted else None
-
     def _found_java(self, pid: int) -> None:
         # 0: the pid namespace of the recorder does not have it.
-        if self.java and pid and (self.cgroups is None or pid in self.cgroups.processes()):
-            self.java.found(pid)
+        if not self.options.has_interpreted or not pid:
+            return
+        if self.cgroups is not None and pid not in self.cgroups.processes():
+            return
+        if self.java is None:
+            from tdprof.recorder.java_processes import JavaProcesses  # few recordings meet any
+
+            self.java = JavaProcesses(self.folder)
+        self.java.found(pid)
 
     def prepare(self) -> None:
         """Do what can be done before events count: the kernel may still be looking at the programs that walk stacks.
@@ -380,7 +386,7 @@ class Run:
             running, rings = self._followed_processes(), list(self.attached.rings)
             self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, rings)
 
-    def _begin_segment(self, rotation: Rotation, counts: list[Count | None]) -> None:
+    def _begin_segment(self, rotation: "Rotation", counts: list[Count | None]) -> None:
         """Right after a drain, before which the events were at ``counts``."""
         rotation.make_room_to_switch(self.spool, self.mappings.code.maps_bytes)
         at_cut = counted_between(counts, list(self.attached.counts()))
@@ -398,7 +404,7 @@ class Run:
         output, self.spool, self.snapshot = rotation.switch(self.spool)
         self.mappings.held.begin_segment(self.snapshot.mapped())
         java_processes = rotation.leave(self.folder, ended, self.java)
-        self.folder, self.java = output.folder, self._java_in(output.folder)
+        self.folder, self.java = output.folder, None
         self._make_spe_folder()
         if self.turns:
             self.turns.begin_capture(cut_ns)
@@ -437,7 +443,7 @@ class Run:
         has_ended = has_ended or (self.meanwhile is not None and self.meanwhile.poll() is not None)
         return self.signals.received is not None or has_ended or pace.is_over()
 
-    def _take_turns(self, turns: Turns, pace: Pace, wakeups: Wakeups) -> None:
+    def _take_turns(self, turns: "Turns", pace: Pace, wakeups: Wakeups) -> None:
         begins = turns.switch_due(self.spool, wakeups.poller)
         if not turns.has_topdown:
             pace.check_no_more()

@@ -1,7 +1,7 @@
 """Who takes a recording's samples, and who walks their stacks: the BPF programs loaded, or what does without them."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def start_sampling(
     choice: Choice,
     attempt: BpfAttempt,
     cgroups: CgroupNaming,
-    files: Sequence[Path],
+    files: Mapping[Path, bytes | None],
     control: PeriodControl | None,
     stack: contextlib.ExitStack,
 ) -> Sampling:
@@ -87,7 +87,7 @@ def start_sampling(
         choice: the events.
         attempt: at the programs.
         cgroups: how samples name their control groups, if the programs do.
-        files: that the command will map first.
+        files: that the command will map first, each with what its unwind table is known by.
         control: of the events' periods; None: the rate that was asked for.
         stack: what is started ends with it.
 

@@ -1,7 +1,7 @@
 """One recording from start to end: attached, and run once or several times. Leaves a spool that holds everything."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, tasks_of
 from tdprof.recorder.workload import Workload
+from tdprof.unwind.tables import read_identity
 from tdprof.values import dataclass
 
 # Slots come up to ten times as often as cycles, and these more often than the three billion a second of a first guess.
@@ -37,7 +38,7 @@ class Beginning:
         cpus: that are up.
         chosen: control groups that are recorded.
         cgroups: how samples name theirs.
-        files: that the command will map first.
+        files: that the command will map first, each with what its unwind table is known by.
         attempt: at the BPF programs.
     """
 
@@ -52,7 +53,7 @@ class Beginning:
     cpus: list[int]
     chosen: ChosenCgroups | None
     cgroups: CgroupNaming
-    files: list[Path]
+    files: Mapping[Path, bytes | None]
     attempt: BpfAttempt
 
 
@@ -99,7 +100,7 @@ def _begin(options: RecordOptions, output: OutputFolder, stack: contextlib.ExitS
         cpus,
         chosen,
         cgroups,
-        files,
+        {path: read_identity(path) for path in files},
         attempt,
     )
 

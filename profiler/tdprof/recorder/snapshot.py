@@ -13,7 +13,7 @@ from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.linux.elf import read_build_id
 from tdprof.recorder.executable_maps import memory_holder
 from tdprof.recorder.host import read_text
-from tdprof.recorder.java_attach import JVM_LIBRARY
+from tdprof.recorder.java_mappings import JVM_LIBRARY
 from tdprof.recorder.patience import Patience
 from tdprof.text import plural
 from tdprof.values import dataclass

@@ -78,12 +78,14 @@ class Rate:
 
 def processes_of(pids: Iterable[int]) -> list[int]:
     """Some processes and all that they and their children have started, as far as this user may record them."""
+    found = dict.fromkeys(pids)
+    if not found:
+        return []
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.iterdir():
         # proc_pid_stat(5): the name, in parentheses, may hold anything; the parent is the second field after it.
         if entry.name.isdigit() and (stat := read_text(entry / "stat")):
             children[int(stat.rpartition(")")[2].split()[1])].append(int(entry.name))
-    found = dict.fromkeys(pids)
     waiting = list(found)
     while waiting:
         for child in children[waiting.pop()]:

@@ -9,7 +9,6 @@ import functools
 import itertools
 import os
 import select
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -30,7 +29,16 @@ from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_
 from tdprof.recorder.python_trampolines import hold_trampolines
 from tdprof.recorder.replaced_mappings import Place
 from tdprof.text import plural
-from tdprof.unwind.tables import TableCache, TableDamage, TableWorker, damage_notes, damage_of, has_v8, identity_of
+from tdprof.unwind.tables import (
+    TableCache,
+    TableDamage,
+    TableWorker,
+    damage_notes,
+    damage_of,
+    has_v8,
+    identity_of,
+    read_identity,
+)
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
@@ -126,9 +134,8 @@ class _Batch:
         self.stuck_at = time.monotonic() + _PATIENCE_S
         key = self._keys[result[0]]
         fd = self.unknown.pop(key)
-        if result[1] and (damage := damage_of(result[1])) is not TableDamage.NONE:
-            with contextlib.suppress(OSError):
-                self._damaged[str(Path(f"/proc/self/fd/{fd}").readlink())] = damage
+        if result[1]:
+            _note_damage(self._damaged, fd, result[1])
         os.close(fd)
         return key, result[1]
 
@@ -137,6 +144,13 @@ class _Batch:
         self.worker.close()
         for fd in self.unknown.values():
             os.close(fd)
+
+
+def _note_damage(damaged: dict[str, TableDamage], fd: int, table: bytes) -> None:
+    """Name an open file by its path, if its table says that it is damaged."""
+    if (damage := damage_of(table)) is not TableDamage.NONE:
+        with contextlib.suppress(OSError):
+            damaged[str(Path(f"/proc/self/fd/{fd}").readlink())] = damage
 
 
 class Unwinding:
@@ -202,16 +216,15 @@ class Unwinding:
         """Readable when the programs have asked, or tables have come."""
         return self._ready.fileno()
 
-    def prepare_files(self, paths: Iterable[Path]) -> None:
-        """Place the tables of files that will be mapped soon."""
-        paths = list(paths)
-        if self._python and any(may_hold_python(str(path)) for path in paths):
+    def prepare_files(self, files: Mapping[Path, bytes | None]) -> None:
+        """Place the tables of files that will be mapped soon: by paths, each with its identity where it has one."""
+        if self._python and any(may_hold_python(str(path)) for path in files):
             self._python.prepare()
-        for path in paths:
+        for path, identity in files.items():
             with contextlib.suppress(OSError):
-                self._want(key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
+                self._want(key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC), identity)
         self._start_batch()
-        if self._heaps and any(is_jvm(path) for path in paths):
+        if self._heaps and any(is_jvm(path) for path in files):
             self._heaps.prepare()
         self._await_tables()
 
@@ -349,15 +362,24 @@ class Unwinding:
 
     def _want_vdso(self) -> None:
         """This process's, as all have the same; at once, since signal handlers' callers are behind it."""
-        with tempfile.TemporaryFile() as file:
-            file.write(own_vdso())
-            file.flush()
-            self._want(VDSO, os.dup(file.fileno()))
+        fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
+        os.fchmod(fd, 0o600)  # what nobody else can write is known by its build-id
+        os.write(fd, own_vdso())
+        self._want(VDSO, fd, read_identity(Path(f"/proc/self/fd/{fd}")))
 
-    def _want(self, key: FileKey, fd: int) -> None:
-        """Have the table of a file found out, whose ``O_PATH`` descriptor this is."""
-        self._files[key] = StackEnd.NO_TABLE
-        self._wanted[key] = fd
+    def _want(self, key: FileKey, fd: int, identity: bytes | None = None) -> None:
+        """Have the table of a file found out, whose ``O_PATH`` descriptor this is.
+
+        Where it is in the cache by its identity no worker need be started, which takes longer than to read it.
+        """
+        table = self._cache.load(identity) if identity else None
+        if table is None:
+            self._files[key] = StackEnd.NO_TABLE
+            self._wanted[key] = fd
+            return
+        _note_damage(self._damaged, fd, table)
+        os.close(fd)
+        self._files[key] = self._put(table)
 
     def _start_batch(self) -> None:
         if self._batch or not self._wanted:

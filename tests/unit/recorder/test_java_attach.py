@@ -25,7 +25,8 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import java_attach, java_processes
 from tdprof.recorder.hotspot import NotKnownError
 from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
-from tdprof.recorder.java_processes import JavaProcesses, java_mapped
+from tdprof.recorder.java_mappings import java_mapped
+from tdprof.recorder.java_processes import JavaProcesses
 
 # What HotSpot does of the protocol: at its start it removes the socket of one that was killed and had its number; on
 # SIGQUIT it listens, if it finds the file that says so; else, and if it listens already, it writes stacks.

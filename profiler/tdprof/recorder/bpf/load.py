@@ -1,7 +1,6 @@
 """The BPF programs on their way into the kernel: found or compiled, their settings filled in, loaded."""
 
 import errno
-import functools
 import os
 import platform
 import threading
@@ -22,9 +21,9 @@ from tdprof.recorder.bpf.object_file import (
     BpfObject,
     Loaded,
     LoadError,
+    ObjectLoad,
     Program,
     hear_no_signals,
-    load_object,
 )
 from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
@@ -54,6 +53,9 @@ class BpfUnavailableError(Exception):
     """BPF cannot be used here; the text says why, for the capture and the user."""
 
 
+_NOT_LOADED = (LoadError, BpfUnavailableError, OSError, TdprofError)
+
+
 @dataclass(frozen=True, slots=True)
 class _InKernel:
     """What a sampler takes over: instructions, what was loaded of them, and what times threads."""
@@ -69,12 +71,21 @@ class _InKernel:
 
 
 class _Verification:
-    """A load in a thread: it takes the kernel's verifier about as long as Python takes to load the recorder."""
+    """A load in a thread: it takes the kernel's verifier about as long as Python takes to load the recorder.
 
-    def __init__(self, load: Callable[[], _InKernel]) -> None:
-        self._load = load
+    What else there is to do comes before, in the caller's thread: each of a hundred system calls would wait for the
+    other thread's Python.
+    """
+
+    def __init__(self, prepare: "Callable[[], _Preparation]") -> None:
         self._done: _InKernel | None = None
         self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+        try:
+            self._prepared = prepare()
+        except _NOT_LOADED as error:
+            self._error = error
+            return
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -82,13 +93,17 @@ class _Verification:
         hear_no_signals()
         try:
             with soon_switched():  # between two calls of the kernel
-                self._done = self._load()
-        except (LoadError, BpfUnavailableError, OSError, TdprofError) as error:
+                self._done = self._prepared.load()
+        except _NOT_LOADED as error:
             self._error = error
+
+    def _await(self) -> None:
+        if self._thread:
+            self._thread.join()
 
     def result(self) -> _InKernel:
         """What was loaded. Raises what prevented it."""
-        self._thread.join()
+        self._await()
         if self._error is not None:
             raise self._error
         assert self._done
@@ -96,9 +111,47 @@ class _Verification:
 
     def give_up(self) -> None:
         """Close what nobody takes over."""
-        self._thread.join()
+        self._await()
         if self._done is not None:
             self._done.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """What is ready for the verifier.
+
+    Attributes:
+        programs: all that there are, and what they are told.
+        begun: those that are loaded first, and the maps.
+        off_cpu: how time off a CPU is sampled, if it is.
+    """
+
+    programs: BpfObject
+    begun: ObjectLoad
+    off_cpu: "OffCpuPlan | None"
+
+    def load(self) -> _InKernel:
+        """Load the programs.
+
+        Raises:
+            LoadError, BpfUnavailableError: the kernel refuses one; nothing stays open.
+            OSError: more files may not be open.
+        """
+        loaded = self.begun.finish()
+        if not self.off_cpu:
+            return _InKernel(self.programs, loaded, None)
+        from tdprof.recorder.bpf.off_cpu import OffCpu
+
+        plan, plain = self.off_cpu, self.programs
+        typed, at_switch = _told(plain, plan.typed), _told(plain, plan.at_switch)
+        at_waking = _told(plain, plan.at_waking) if plan.has_wakers else None
+        try:
+            with unlimited_locked_memory():  # until Linux 5.11, as the first ones
+                return _InKernel(plain, loaded, OffCpu(plain, typed, at_switch, at_waking, loaded.maps, plan))
+        except (LoadError, OSError) as error:
+            loaded.close()
+            _check_descriptors(error)
+            raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
 
 
 class BpfLoad:
@@ -143,7 +196,7 @@ class BpfLoad:
             if self._cached is None:
                 self._start_compiler()
         there = self._shipped or self._cached
-        self._under_way = _Verification(functools.partial(self._load, there)) if there else None
+        self._under_way = _Verification(lambda: self._prepare(there)) if there else None
 
     def _start_compiler(self) -> None:
         from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
@@ -169,14 +222,15 @@ class BpfLoad:
                     _check_descriptors(error)
                     self._start_compiler()
             compiled = self._compiled()
-            sampler = self._sampler(self._load(compiled))
+            sampler = self._sampler(self._prepare(compiled).load())
         except LoadError as error:
             _check_descriptors(error)
             raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
         self._to_store = compiled
         return sampler
 
-    def _load(self, found: BpfObject) -> _InKernel:
+    def _prepare(self, found: BpfObject) -> _Preparation:
+        """Create the maps. Raises LoadError."""
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
         sizes |= {"leaves": self._sizes.leaves_bytes, "missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
@@ -194,23 +248,8 @@ class BpfLoad:
         first = {*_FIRST, *(["walk_first"] if self._wants_walk else [])}
         wanted = [each for each in programs.programs if each.name in first or each.name.startswith("sample_")]
         optional = ("walk_first", "copy", *TRACEPOINTS, *FOLLOWERS)
-        loaded = load_object(replace(programs, programs=wanted), sizes, types, optional)
-        off_cpu = None
-        if self._off_cpu:
-            from tdprof.recorder.bpf.off_cpu import OffCpu
-
-            plan = self._off_cpu
-            typed = _with_settings(found, settings | plan.typed, [])
-            at_switch = _with_settings(found, settings | plan.at_switch, [])
-            at_waking = _with_settings(found, settings | plan.at_waking, []) if plan.has_wakers else None
-            try:
-                with unlimited_locked_memory():  # until Linux 5.11, as load_object
-                    off_cpu = OffCpu(programs, typed, at_switch, at_waking, loaded.maps, plan)
-            except (LoadError, OSError) as error:
-                loaded.close()
-                _check_descriptors(error)
-                raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
-        return _InKernel(programs, loaded, off_cpu)
+        begun = ObjectLoad(replace(programs, programs=wanted), sizes, types, optional)
+        return _Preparation(programs, begun, self._off_cpu)
 
     @property
     def _wants_walk(self) -> bool:
@@ -292,13 +331,15 @@ def _settings(call_graph: CallGraph, *, has_cpus: bool) -> dict[Setting, int]:
 
 
 def _with_settings(found: BpfObject, settings: Mapping[Setting, int], with_kernel: Sequence[bool]) -> BpfObject:
-    """The object with its constants filled in, and a copy of the event's own program for each event."""
-    programs = []
-    for program in found.programs:
-        if program.name != "overflow":
-            programs.append(Program(program.name, filled_in(program.code, settings)))
-            continue
-        for event, kernel in enumerate(with_kernel):
-            what = {Setting.EVENT: event | (WITH_KERNEL if kernel else 0)}
-            programs.append(Program(f"sample_{event}", filled_in(program.code, what)))
-    return replace(found, programs=programs)
+    """The object with what its programs are told, and a copy of the event's own program for each event."""
+    programs = [program for program in found.programs if program.name != "overflow"]
+    [overflow] = [program for program in found.programs if program.name == "overflow"]
+    for event, kernel in enumerate(with_kernel):
+        what = {Setting.EVENT: event | (WITH_KERNEL if kernel else 0)}
+        programs.append(Program(f"sample_{event}", filled_in(overflow.code, what)))
+    return replace(found, programs=programs, settings=settings)
+
+
+def _told(found: BpfObject, settings: Mapping[Setting, int]) -> BpfObject:
+    """The object with some other settings."""
+    return replace(found, settings={**found.settings, **settings})

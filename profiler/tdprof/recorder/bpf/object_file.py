@@ -12,13 +12,14 @@ import signal
 import struct
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.recorder.bpf.compiler import INSTRUCTION, PSEUDO_MAP_FD, replace_maps, wide_loads
 from tdprof.recorder.bpf.maps import bpf
-from tdprof.recorder.bpf.settings import Setting, is_setting
+from tdprof.recorder.bpf.settings import Setting, filled_in, is_setting
 from tdprof.values import dataclass
 
 BPF_MAP_CREATE = 0
@@ -89,11 +90,21 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class BpfObject:
-    """What the compiler made of the C source; serves any number of loads."""
+    """What the compiler made of the C source; serves any number of loads.
+
+    Attributes:
+        settings: that each program is told when it is loaded, and not before: most are never loaded.
+    """
 
     maps: Sequence[MapSpec]
     programs: Sequence[Program]
     compiler: Compiler
+    settings: Mapping[Setting, int] = field(default_factory=dict)
+
+    def instructions(self, program: Program, maps: Mapping[str, int]) -> bytes:
+        """A program's instructions with the descriptors of these maps, and with its settings."""
+        numbered = {at: maps[spec.name] for at, spec in enumerate(self.maps)}
+        return filled_in(replace_maps(program.code, numbered), self.settings)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -153,13 +164,8 @@ class Loaded(NamedTuple):
         close_all([*self.maps.values(), *self.programs.values()])
 
 
-def load_object(
-    found: BpfObject,
-    entries: Mapping[str, int],
-    types: Mapping[str, int] = MappingProxyType({}),
-    optional: Collection[str] = (),
-) -> Loaded:
-    """Create the maps and load the programs; the caller closes the descriptors.
+class ObjectLoad:
+    """An object on its way into the kernel: its maps are there, and its programs ready to be loaded.
 
     Args:
         found: what to load.
@@ -168,9 +174,46 @@ def load_object(
         optional: names of programs that are left out where the kernel refuses them.
 
     Raises:
-        LoadError: the kernel refuses a part; nothing stays open.
+        LoadError: the kernel refuses a map; nothing stays open.
     """
-    return _with_enough_memory(lambda: _load(found, entries, types, optional))
+
+    def __init__(
+        self,
+        found: BpfObject,
+        entries: Mapping[str, int],
+        types: Mapping[str, int] = MappingProxyType({}),
+        optional: Collection[str] = (),
+    ) -> None:
+        self.maps = _with_enough_memory(lambda: _create_all_maps(found, entries))
+        self._optional = optional
+        self._programs = [
+            _Ready(each.name, found.instructions(each, self.maps), types.get(each.name, BPF_PROG_TYPE_PERF_EVENT))
+            for each in sorted(found.programs, key=lambda program: len(program.code), reverse=True)
+        ]
+
+    def finish(self) -> Loaded:
+        """Load the programs; the caller closes the descriptors.
+
+        Raises:
+            LoadError: the kernel refuses one; nothing stays open.
+        """
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.close)
+            programs, refused = _with_enough_memory(lambda: _load_programs(self._programs, self._optional))
+            on_failure.pop_all()
+        return Loaded(self.maps, programs, refused)
+
+    def close(self) -> None:
+        """Close the maps, where nothing is loaded."""
+        close_all(self.maps.values())
+
+
+class _Ready(NamedTuple):
+    """A program as the kernel takes it."""
+
+    name: str
+    code: bytes
+    kind: int
 
 
 def _with_enough_memory(load: Callable[[], _T]) -> _T:
@@ -202,8 +245,7 @@ def load_one(
     Args:
         typedef: as of `load_program`.
     """
-    code = next(program.code for program in found.programs if program.name == name)
-    whole = replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)})
+    whole = found.instructions(next(program for program in found.programs if program.name == name), maps)
     return _with_enough_memory(lambda: load_program(name, whole, kind, typedef))
 
 
@@ -213,24 +255,32 @@ def close_all(descriptors: Iterable[int]) -> None:
         os.close(fd)
 
 
-def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int], optional: Collection[str]) -> Loaded:
+def _create_all_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
+    """Descriptors by name. Raises LoadError."""
+    maps: dict[str, int] = {}
     with contextlib.ExitStack() as on_failure:
-        maps = {}
         for spec in found.maps:
             try:
                 maps[spec.name] = create_map(spec, entries.get(spec.name, spec.entries))
             except OSError as error:
                 raise _refusal(error)(f"map {spec.name}: {_why_no_map(error, spec)}") from error
             on_failure.callback(os.close, maps[spec.name])
-        programs: dict[str, int] = {}
-        errors: dict[str, LoadError] = {}
+        on_failure.pop_all()
+    return maps
+
+
+def _load_programs(ready: Sequence[_Ready], optional: Collection[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """Descriptors by name, and why optional programs were refused. Raises LoadError for others."""
+    programs: dict[str, int] = {}
+    errors: dict[str, LoadError] = {}
+    with contextlib.ExitStack() as on_failure:
         on_failure.callback(lambda: close_all(programs.values()))
-        _load_two_at_a_time(found.programs, list(maps.values()), types, programs, errors)
+        _load_two_at_a_time(ready, programs, errors)
         for name, refusal in errors.items():
             if name not in optional or isinstance(refusal, _NotPermittedError):
                 raise refusal
         on_failure.pop_all()
-    return Loaded(maps, programs, {name: str(refusal) for name, refusal in errors.items()})
+    return programs, {name: str(refusal) for name, refusal in errors.items()}
 
 
 def hear_no_signals() -> None:
@@ -238,24 +288,16 @@ def hear_no_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-def _load_two_at_a_time(
-    programs: Sequence[Program],
-    maps: Sequence[int],
-    types: Mapping[str, int],
-    loaded: dict[str, int],
-    errors: dict[str, LoadError],
-) -> None:
-    """Fill in each program's descriptor, or its refusal. The three longest take the verifier most of the time."""
-    left = iter(sorted(programs, key=lambda program: len(program.code), reverse=True))
+def _load_two_at_a_time(ready: Sequence[_Ready], loaded: dict[str, int], errors: dict[str, LoadError]) -> None:
+    """Fill in each program's descriptor, or its refusal. The longest come first: they take the verifier longest."""
+    left = iter(ready)
 
     def load() -> None:
-        for program in left:
-            code = replace_maps(program.code, dict(enumerate(maps)))
+        for name, code, kind in left:
             try:
-                kind = types.get(program.name, BPF_PROG_TYPE_PERF_EVENT)
-                loaded[program.name] = load_program(program.name, code, kind)
+                loaded[name] = load_program(name, code, kind)
             except LoadError as error:
-                errors[program.name] = error
+                errors[name] = error
 
     def help_out() -> None:
         hear_no_signals()

@@ -9,6 +9,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
 from tdprof.linux.limits import unlimited_locked_memory
@@ -26,7 +27,6 @@ from tdprof.recorder.bpf.object_file import (
     close_all,
     create_maps,
 )
-from tdprof.recorder.bpf.off_cpu import OffCpu
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.bpf.table_sizes import QUESTIONS_BYTES, TableSizes
@@ -35,6 +35,9 @@ from tdprof.recorder.bpf.unwind_arrays import UnwindArrays
 from tdprof.recorder.bpf.walk_load import TRACEPOINTS, WalkLoad
 from tdprof.recorder.ring import BpfRing, write_all
 from tdprof.values import dataclass
+
+if TYPE_CHECKING:
+    from tdprof.recorder.bpf.off_cpu import OffCpu
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order
@@ -117,7 +120,7 @@ class BpfSampler:
         sizes: TableSizes,
         *,
         wants_walk: bool,
-        off_cpu: OffCpu | None = None,
+        off_cpu: "OffCpu | None" = None,
     ) -> None:
         """Take over what was loaded.
 
@@ -257,7 +260,7 @@ class BpfSampler:
         A stack may be walked by both, the second going on where the first has stopped: what was there stays the same.
         """
         self.await_walk()
-        with contextlib.ExitStack() as on_failure, unlimited_locked_memory():  # until Linux 5.11, as load_object
+        with contextlib.ExitStack() as on_failure, unlimited_locked_memory():  # until Linux 5.11, as for the first ones
             try:
                 made = create_maps(self._object, entries)
                 on_failure.callback(close_all, made.values())

@@ -3,7 +3,6 @@
 import json
 import re
 import zlib
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ _PART = re.compile(r'^#include "(\w+\.bpf\.h)"\n', re.MULTILINE)
 
 
 def folder_of_sources() -> Path:
-    """The package's ``bpf/``."""
-    return Path(str(files("tdprof") / "bpf"))
+    """The package's ``bpf/``. `importlib.resources` would load `zipfile` and more to say the same."""
+    return Path(__file__).parents[2] / "bpf"
 
 
 def checksums(folder: Path) -> dict[str, int]:

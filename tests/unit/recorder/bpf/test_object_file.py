@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tdprof.recorder.bpf import object_file
-from tdprof.recorder.bpf.object_file import BpfObject, Compiler, LoadError, MapSpec, load_object, load_program
+from tdprof.recorder.bpf.object_file import BpfObject, Compiler, LoadError, MapSpec, ObjectLoad, load_program
 
 BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_RINGBUF = 2, 27
 
@@ -29,7 +29,7 @@ def test_a_table_that_is_too_large_for_locked_memory_says_so(
     monkeypatch.setattr(object_file, "bpf", create)
     found = BpfObject([MapSpec("rows", kind, 4, 8, 1 << 16, 0)], [], Compiler("bcc", "1", 0, 0))
     with pytest.raises(LoadError) as caught:
-        load_object(found, {}, {}, ())
+        ObjectLoad(found, {})
     assert str(caught.value) == f"map rows: {reason}"
 
 
