@@ -5,7 +5,7 @@
  *
  * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
  * user stack is deep, copy if there is no table for it yet, java and python where these run, store. Unless `active`
- * says so, there is no walk: the kernel walks the user stack along frame pointers.
+ * says so, there is no walk: the kernel walks the user stack along frame pointers, in by_kernel.
  *
  * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
  *

@@ -167,7 +167,7 @@ def test_time_off_a_cpu_is_of_the_same_object_and_leaves_nothing_open(
         sampler.await_walk()
         assert not sampler.notes
         assert len(sampler.off_cpu.steps) == 1 + has_wakers
-        assert all({"walk", "copy", "store"} == set(steps.programs) for steps in sampler.off_cpu.steps)
+        assert all({"walk", "copy", "store", "by_kernel"} == set(steps.programs) for steps in sampler.off_cpu.steps)
         assert sampler.python
         assert sampler.python.start()
         assert all("python" in steps.programs for steps in sampler.off_cpu.steps)

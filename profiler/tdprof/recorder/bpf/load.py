@@ -86,16 +86,20 @@ class _Verification:
         except _NOT_LOADED as error:
             self._error = error
             return
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        begun = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(begun,), daemon=True)
         self._thread.start()
+        begun.wait()  # else the threads would wait for this one's Python, several times
 
-    def _run(self) -> None:
+    def _run(self, begun: threading.Event) -> None:
         hear_no_signals()
         try:
             with soon_switched():  # between two calls of the kernel
-                self._done = self._prepared.load()
+                self._done = self._prepared.load(begun.set)
         except _NOT_LOADED as error:
             self._error = error
+        finally:
+            begun.set()
 
     def _await(self) -> None:
         if self._thread:
@@ -130,14 +134,14 @@ class _Preparation:
     begun: ObjectLoad
     off_cpu: "OffCpuPlan | None"
 
-    def load(self) -> _InKernel:
-        """Load the programs.
+    def load(self, on_begun: Callable[[], object] = lambda: None) -> _InKernel:
+        """Load the programs; ``on_begun`` as of `ObjectLoad.finish`.
 
         Raises:
             LoadError, BpfUnavailableError: the kernel refuses one; nothing stays open.
             OSError: more files may not be open.
         """
-        loaded = self.begun.finish()
+        loaded = self.begun.finish(on_begun)
         if not self.off_cpu:
             return _InKernel(self.programs, loaded, None)
         from tdprof.recorder.bpf.off_cpu import OffCpu

@@ -191,15 +191,18 @@ class ObjectLoad:
             for each in sorted(found.programs, key=lambda program: len(program.code), reverse=True)
         ]
 
-    def finish(self) -> Loaded:
+    def finish(self, on_begun: Callable[[], object] = lambda: None) -> Loaded:
         """Load the programs; the caller closes the descriptors.
+
+        Args:
+            on_begun: called once the kernel is about to look at the first ones.
 
         Raises:
             LoadError: the kernel refuses one; nothing stays open.
         """
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
-            programs, refused = _with_enough_memory(lambda: _load_programs(self._programs, self._optional))
+            programs, refused = _with_enough_memory(lambda: _load_programs(self._programs, self._optional, on_begun))
             on_failure.pop_all()
         return Loaded(self.maps, programs, refused)
 
@@ -269,13 +272,15 @@ def _create_all_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, 
     return maps
 
 
-def _load_programs(ready: Sequence[_Ready], optional: Collection[str]) -> tuple[dict[str, int], dict[str, str]]:
+def _load_programs(
+    ready: Sequence[_Ready], optional: Collection[str], on_begun: Callable[[], object]
+) -> tuple[dict[str, int], dict[str, str]]:
     """Descriptors by name, and why optional programs were refused. Raises LoadError for others."""
     programs: dict[str, int] = {}
     errors: dict[str, LoadError] = {}
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(lambda: close_all(programs.values()))
-        _load_two_at_a_time(ready, programs, errors)
+        _load_two_at_a_time(ready, programs, errors, on_begun)
         for name, refusal in errors.items():
             if name not in optional or isinstance(refusal, _NotPermittedError):
                 raise refusal
@@ -288,7 +293,9 @@ def hear_no_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-def _load_two_at_a_time(ready: Sequence[_Ready], loaded: dict[str, int], errors: dict[str, LoadError]) -> None:
+def _load_two_at_a_time(
+    ready: Sequence[_Ready], loaded: dict[str, int], errors: dict[str, LoadError], on_begun: Callable[[], object]
+) -> None:
     """Fill in each program's descriptor, or its refusal. The longest come first: they take the verifier longest."""
     left = iter(ready)
 
@@ -306,6 +313,7 @@ def _load_two_at_a_time(ready: Sequence[_Ready], loaded: dict[str, int], errors:
     helper = threading.Thread(target=help_out)
     helper.start()
     try:
+        on_begun()
         load()
     finally:
         helper.join()
