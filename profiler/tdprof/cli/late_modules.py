@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 
 def _cleandoc(text: str) -> str:
@@ -23,7 +24,7 @@ class _Uuid:
 
 
 # What is asked of each at once; all else it is loaded for.
-LATE: dict[str, dict[str, object]] = {"inspect": {"cleandoc": _cleandoc}, "uuid": {"UUID": _Uuid}}
+LATE: dict[str, dict[str, Any]] = {"inspect": {"cleandoc": _cleandoc}, "uuid": {"UUID": _Uuid}}
 
 
 @contextmanager
