@@ -13,6 +13,11 @@ class CallGraph(StrEnum):
     DWARF = "dwarf"
     NONE = "no"
 
+    @property
+    def is_by_tables(self) -> bool:
+        """Whether stacks are walked by unwind tables, if anything can."""
+        return self in (CallGraph.AUTO, CallGraph.DWARF)
+
 
 # The walk's result must fit into what it came from. A perf record has 16 bits for its size, a multiple of 8: of
 # the most that it takes the kernel copies as much as the rest of the record leaves room for.

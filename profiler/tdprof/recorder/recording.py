@@ -46,9 +46,9 @@ def carry_out(begun: Beginning, output: OutputFolder, stack: contextlib.ExitStac
     Raises:
         TdprofError: nothing could be recorded.
     """
-    options, attempt, chosen, files = begun.options, begun.attempt, begun.chosen, begun.files
+    options, attempt, chosen = begun.options, begun.attempt, begun.chosen
     control = _period_control(options)
-    sampling = start_sampling(options, begun.choice, attempt, begun.cgroups, files, control, stack)
+    sampling = start_sampling(options, begun.choice, attempt, begun.cgroups, begun.tables, control, stack)
     target = choose_target(options, begun.workload, sampling.sampler, begun.choice.events, chosen)
     _check_off_cpu(options, target)
     opener = Opener(options, sampling, begun.cpus)

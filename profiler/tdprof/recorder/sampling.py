@@ -1,9 +1,8 @@
 """Who takes a recording's samples, and who walks their stacks: the BPF programs loaded, or what does without them."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
@@ -15,6 +14,7 @@ from tdprof.recorder.ladder import BpfAttempt, Choice, events_together
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker, as_frequency, can_walk, chain_source
+from tdprof.recorder.table_batch import FirstTables
 from tdprof.recorder.targets import Rate
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.unwind.tables import TableCache
@@ -76,7 +76,7 @@ def start_sampling(
     choice: Choice,
     attempt: BpfAttempt,
     cgroups: CgroupNaming,
-    files: Mapping[Path, bytes | None],
+    first: FirstTables,
     control: PeriodControl | None,
     stack: contextlib.ExitStack,
 ) -> Sampling:
@@ -87,7 +87,7 @@ def start_sampling(
         choice: the events.
         attempt: at the programs.
         cgroups: how samples name their control groups, if the programs do.
-        files: that the command will map first, each with what its unwind table is known by.
+        first: tables of the files that the command will map first.
         control: of the events' periods; None: the rate that was asked for.
         stack: what is started ends with it.
 
@@ -114,8 +114,8 @@ def start_sampling(
     unwinding = _start_unwinding(options, sampler, walker)
     if unwinding:
         stack.enter_context(unwinding)
-        if files:
-            unwinding.prepare_files(files)
+        if first.paths:
+            unwinding.prepare_files(first)
     return Sampling(
         choice,
         rates,

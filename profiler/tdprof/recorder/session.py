@@ -1,9 +1,8 @@
 """One recording from start to end: attached, and run once or several times. Leaves a spool that holds everything."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.errors import TdprofError
@@ -15,9 +14,10 @@ from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, Choice, begin_load, choose_events
 from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.stop_signals import StopSignals
+from tdprof.recorder.table_batch import FirstTables, begin_tables
 from tdprof.recorder.targets import Rate, tasks_of
 from tdprof.recorder.workload import Workload
-from tdprof.unwind.tables import read_identity
+from tdprof.unwind.tables import TableCache
 from tdprof.values import dataclass
 
 # Slots come up to ten times as often as cycles, and these more often than the three billion a second of a first guess.
@@ -38,7 +38,7 @@ class Beginning:
         cpus: that are up.
         chosen: control groups that are recorded.
         cgroups: how samples name theirs.
-        files: that the command will map first, each with what its unwind table is known by.
+        tables: of the files that the command will map first.
         attempt: at the BPF programs.
     """
 
@@ -53,7 +53,7 @@ class Beginning:
     cpus: list[int]
     chosen: ChosenCgroups | None
     cgroups: CgroupNaming
-    files: Mapping[Path, bytes | None]
+    tables: FirstTables
     attempt: BpfAttempt
 
 
@@ -86,6 +86,8 @@ def _begin(options: RecordOptions, output: OutputFolder, stack: contextlib.ExitS
     chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
     cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
     files = files_of_command(options.command) if options.command else []
+    tables = begin_tables(files, TableCache()) if options.call_graph.is_by_tables else FirstTables()
+    stack.callback(tables.close)
     attempt = begin_load(options, choice, cgroups, files, cpus=len(cpus), named_threads=named_threads)
     stack.callback(attempt.close)
     return Beginning(
@@ -100,7 +102,7 @@ def _begin(options: RecordOptions, output: OutputFolder, stack: contextlib.ExitS
         cpus,
         chosen,
         cgroups,
-        {path: read_identity(path) for path in files},
+        tables,
         attempt,
     )
 

@@ -28,13 +28,12 @@ from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.recorder.python_trampolines import hold_trampolines
 from tdprof.recorder.replaced_mappings import Place
+from tdprof.recorder.table_batch import FirstTables, TableBatch, note_damage
 from tdprof.text import plural
 from tdprof.unwind.tables import (
     TableCache,
     TableDamage,
-    TableWorker,
     damage_notes,
-    damage_of,
     has_v8,
     identity_of,
     read_identity,
@@ -44,8 +43,6 @@ _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
 _ASK_AGAIN_S = 0.1
 _ENDED_S = 2.0  # between two looks for processes that have ended
-# A worker that is longer at one file is held up by it (a file system in user space), and is ended.
-_PATIENCE_S = 10.0
 # The start waits so long for tables.
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
@@ -113,46 +110,6 @@ def _end_nothing(pid: int, *, is_late: bool) -> None:
 _Extents = defaultdict[int, list[Extent]]  # by process
 
 
-class _Batch:
-    """Files whose tables a worker is finding or building; their descriptors are open until they are known.
-
-    Damaged ones are added to ``damaged``, by their paths.
-    """
-
-    def __init__(self, files: Mapping[FileKey, int], cache: TableCache, damaged: dict[str, TableDamage]) -> None:
-        self._damaged = damaged
-        self.unknown = dict(files)
-        self._keys = list(files)
-        self.worker = TableWorker([Path(f"/proc/self/fd/{fd}") for fd in files.values()], cache)
-        self.stuck_at = time.monotonic() + _PATIENCE_S
-
-    def take(self) -> tuple[FileKey, bytes | None] | None:
-        """The next file and its table; None if the worker has none left, or has died."""
-        result = self.worker.take()
-        if result is None:
-            return None
-        self.stuck_at = time.monotonic() + _PATIENCE_S
-        key = self._keys[result[0]]
-        fd = self.unknown.pop(key)
-        if result[1]:
-            _note_damage(self._damaged, fd, result[1])
-        os.close(fd)
-        return key, result[1]
-
-    def close(self) -> None:
-        """End the worker."""
-        self.worker.close()
-        for fd in self.unknown.values():
-            os.close(fd)
-
-
-def _note_damage(damaged: dict[str, TableDamage], fd: int, table: bytes) -> None:
-    """Name an open file by its path, if its table says that it is damaged."""
-    if (damage := damage_of(table)) is not TableDamage.NONE:
-        with contextlib.suppress(OSError):
-            damaged[str(Path(f"/proc/self/fd/{fd}").readlink())] = damage
-
-
 class Unwinding:
     """The recorder's part of unwinding. Use as a context manager.
 
@@ -205,7 +162,7 @@ class Unwinding:
         self._look_for_ended_s = time.monotonic() + _ENDED_S
         self._wanted: dict[FileKey, int] = {}  # descriptors of files that no worker has yet
         self._waiting: dict[FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
-        self._batch: _Batch | None = None
+        self._batch: TableBatch | None = None
         self._patience = Patience()
         self._process_memory = ProcessMemory()  # whose reader starts when it is first asked for
         self._silent: set[int] = set()  # have not answered, and nothing was published of them since
@@ -216,15 +173,17 @@ class Unwinding:
         """Readable when the programs have asked, or tables have come."""
         return self._ready.fileno()
 
-    def prepare_files(self, files: Mapping[Path, bytes | None]) -> None:
-        """Place the tables of files that will be mapped soon: by paths, each with its identity where it has one."""
-        if self._python and any(may_hold_python(str(path)) for path in files):
+    def prepare_files(self, first: FirstTables) -> None:
+        """Place the tables of files that will be mapped soon."""
+        if self._python and any(may_hold_python(str(path)) for path in first.paths):
             self._python.prepare()
-        for path, identity in files.items():
+        for path, identity in first.kept.items():
             with contextlib.suppress(OSError):
                 self._want(key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC), identity)
+        if first.batch and not self._batch:
+            self._use(first.batch)
         self._start_batch()
-        if self._heaps and any(is_jvm(path) for path in files):
+        if self._heaps and any(is_jvm(path) for path in first.paths):
             self._heaps.prepare()
         self._await_tables()
 
@@ -377,7 +336,7 @@ class Unwinding:
             self._files[key] = StackEnd.NO_TABLE
             self._wanted[key] = fd
             return
-        _note_damage(self._damaged, fd, table)
+        note_damage(self._damaged, fd, table)
         os.close(fd)
         self._files[key] = self._put(table)
 
@@ -386,12 +345,19 @@ class Unwinding:
             return
         files = dict(itertools.islice(self._wanted.items(), _BATCH_FILES))
         try:
-            self._batch = _Batch(files, self._cache, self._damaged)
+            batch = TableBatch(files, self._cache)
         except OSError:  # no descriptor, process or memory for it now
             return
         for key in files:
             del self._wanted[key]
-        self._ready.register(self._batch.worker.fileno(), select.EPOLLIN)
+        self._use(batch)
+
+    def _use(self, batch: TableBatch) -> None:
+        """Take the tables of files that a worker is at; there is none yet."""
+        self._batch = batch
+        batch.damaged = self._damaged
+        self._files |= dict.fromkeys(batch.unknown, StackEnd.NO_TABLE)
+        self._ready.register(batch.worker.fileno(), select.EPOLLIN)
 
     def _take_table(self) -> set[int]:
         """Place the next table of the batch; returns the processes that have waited for it."""

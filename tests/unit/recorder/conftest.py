@@ -3,7 +3,7 @@
 import pytest
 
 from builders.waiting import PATIENCE_S
-from tdprof.recorder import code_watch, java_processes, patience, process_memory, snapshot, unwinding
+from tdprof.recorder import code_watch, java_processes, patience, process_memory, snapshot, table_batch, unwinding
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         (process_memory, "_PATIENCE_AT_START_S"),
         (process_memory, "_PATIENCE_S"),
         (snapshot, "_PATIENCE_S"),
-        (unwinding, "_PATIENCE_S"),
+        (table_batch, "_PATIENCE_S"),
         (unwinding, "_PREPARATION_S"),
     ):
         monkeypatch.setattr(module, name, PATIENCE_S)

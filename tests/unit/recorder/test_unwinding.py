@@ -27,6 +27,7 @@ from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
 from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.replaced_mappings import Place
+from tdprof.recorder.table_batch import FirstTables, begin_tables
 from tdprof.unwind import tables
 
 PROGRAM = Path(shutil.which("true") or "/bin/true").resolve()
@@ -109,22 +110,27 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     os.close(writer)
 
 
+def tables_of(paths: Sequence[Path]) -> FirstTables:
+    """As for a command that will map these."""
+    return begin_tables(paths, tables.TableCache(cache_folder("unwind")))
+
+
 def test_what_walks_javas_frames_is_ready_before_a_jvm_is_mapped(arrays: Arrays, tmp_path: Path) -> None:
     """Its load takes tenths of a second, on a busy machine seconds."""
     begun: list[str] = []
     heaps = CodeHeaps(-1, lambda: begun.append("walk"), lambda: begun.append("name"))
     with unwinding.Unwinding(cast(Any, arrays), None, tables.TableCache(None), heaps=heaps) as recorder:
-        recorder.prepare_files(dict.fromkeys([tmp_path / "libc.so.6"]))
+        recorder.prepare_files(tables_of([tmp_path / "libc.so.6"]))
         assert begun == []
-        recorder.prepare_files(dict.fromkeys([tmp_path / "libjvm.so"]))
-        recorder.prepare_files(dict.fromkeys([tmp_path / "libjvm.so"]))
+        recorder.prepare_files(tables_of([tmp_path / "libjvm.so"]))
+        recorder.prepare_files(tables_of([tmp_path / "libjvm.so"]))
         assert begun == ["walk", "name"]
 
 
 def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copy(PROGRAM, copy)
-    recorder.prepare_files(dict.fromkeys([PROGRAM, copy, tmp_path / "missing"]))
+    recorder.prepare_files(tables_of([PROGRAM, copy, tmp_path / "missing"]))
     assert arrays.has_table(PROGRAM)
 
 
@@ -133,7 +139,7 @@ def test_damaged_call_frame_information_is_named(recorder: unwinding.Unwinding, 
         # The last instruction is the bad one: no padding follows.
         file = ElfFile(sections={".eh_frame": frames((0x401000, 0x10, b"\0\0" + program))})
         (tmp_path / name).write_bytes(file.to_bytes())
-    recorder.prepare_files(dict.fromkeys([tmp_path / "good", tmp_path / "damaged"]))
+    recorder.prepare_files(tables_of([tmp_path / "good", tmp_path / "damaged"]))
     assert list(recorder.notes()) == list(tables.damage_notes({str(tmp_path / "damaged"): tables.TableDamage.ALL}))
 
 
@@ -143,7 +149,7 @@ def test_the_vdso_has_its_table_before_anything_runs(
     """A signal handler's caller is behind it: until the table is there, such stacks can only be copied."""
     vdso = tmp_path / "vdso"
     vdso.write_bytes(own_vdso())
-    recorder.prepare_files({})
+    recorder.prepare_files(FirstTables())
     assert arrays.has_table(vdso)
 
 
@@ -161,7 +167,7 @@ def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
 
     monkeypatch.setattr(tables, "read_identity", wait_for_ever)
     monkeypatch.setattr(unwinding, "_PREPARATION_S", 0.2)
-    recorder.prepare_files(dict.fromkeys([slow, PROGRAM]))
+    recorder.prepare_files(tables_of([slow, PROGRAM]))
     assert not arrays.has_table(PROGRAM)
 
     def is_at_the_slow_one() -> bool:
@@ -268,7 +274,7 @@ def test_files_that_nobody_has_mapped_any_more_are_let_go_of(
     recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A machine that builds runs programs by the million; another file may have the number of one that is gone."""
-    recorder.prepare_files({})
+    recorder.prepare_files(FirstTables())
     files = _copies(tmp_path, 20)
     lines = [_map_alone(recorder, monkeypatch, 2**22 + number, file) for number, file in enumerate(files)]
     assert recorder._files.keys() >= {line.key for line in lines}
@@ -282,7 +288,7 @@ def test_where_tables_of_files_that_are_gone_take_the_room_all_begin_anew(
     recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Else a recording without end has no stacks of what is started after some day."""
-    recorder.prepare_files({})
+    recorder.prepare_files(FirstTables())
     arrays.most = 4
     names = ("true", "cat", "ls", "sleep", "env")
     files = [Path(shutil.which(name) or "/bin/true").resolve() for name in names]
@@ -485,7 +491,7 @@ def test_code_that_v8_makes_is_marked(
     recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch, has_v8: bool
 ) -> None:
     monkeypatch.setattr(unwinding, "has_v8", lambda _table: has_v8)
-    recorder.prepare_files(dict.fromkeys([PROGRAM]))
+    recorder.prepare_files(tables_of([PROGRAM]))
     key = executable_maps.key_of(PROGRAM)
     file = f"1000-2000 r-xp 0 {key.device} {key.inode} {PROGRAM}\n"
     monkeypatch.setattr(executable_maps, "read_text", lambda _: f"{file}7f0000000000-7f0000001000 rwxp 0 00:00 0 \n")

@@ -257,7 +257,7 @@ class BpfLoad:
 
     @property
     def _wants_walk(self) -> bool:
-        return self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
+        return self._call_graph.is_by_tables
 
     def _sampler(self, there: _InKernel) -> "BpfSampler":
         from tdprof.recorder.bpf.sampler import BpfSampler  # meanwhile the kernel verifies
