@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -15,6 +16,7 @@ from tdprof.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 Render = Callable[["Console"], str | Iterator[str]]
 
@@ -25,6 +27,7 @@ CAPTURE_HELP = (
 )
 # Wide enough for any name: whoever reads a pipe cuts lines as it likes.
 PIPE_COLUMNS = 100_000
+_BAR_AFTER_S = 2.0
 
 
 @contextlib.contextmanager
@@ -117,6 +120,38 @@ def waiting(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]
 
     with Console(stderr=True).status(shown(text), spinner="line") as status:
         yield lambda words: status.update(shown(words))
+
+
+@contextlib.contextmanager
+def progress_bar(text: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal how far something is, once it takes long; yields what is told the bytes done, and in all.
+
+    Args:
+        text: what is done.
+        quiet: show nothing.
+    """
+    began, is_shown = time.monotonic(), not quiet and sys.stderr.isatty()
+    with contextlib.ExitStack() as stack:
+        bar: Progress | None = None
+
+        def show(done: int, total: int) -> None:
+            nonlocal bar
+            if is_shown and bar is None and time.monotonic() - began > _BAR_AFTER_S:
+                bar = stack.enter_context(_open_bar(text))
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield show
+
+
+def _open_bar(text: str) -> "Progress":
+    from rich.console import Console  # slow to load
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    bar = Progress(text, *columns, console=Console(stderr=True), transient=True)
+    bar.add_task(text)
+    return bar
 
 
 @contextlib.contextmanager

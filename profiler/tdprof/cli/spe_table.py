@@ -7,17 +7,14 @@ import io
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from arm_spe import Damage, DecodeCounts
-from tdprof.cli.output import result_file, standard_output
+from tdprof.cli.output import progress_bar, result_file, standard_output
 from tdprof.cli.spe_data import open_records
 from tdprof.cli.standard_error import say
 from tdprof.decode.spe.csv_rows import CsvWriter
@@ -28,7 +25,6 @@ from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
 from tdprof.text import plural
 
-_PROGRESS_AFTER_S = 2.0
 _CHOSEN_BY = ("cpu", "pc", "va", "timestamp", "time_ns")  # rows are; of other columns nobody asks for the least
 
 
@@ -126,16 +122,9 @@ def _held_back() -> Iterator[None]:
 def _with_progress(
     pieces: Iterator[DecodedPiece[pa.Buffer]], total_bytes: int, *, quiet: bool
 ) -> Iterator[DecodedPiece[pa.Buffer]]:
-    console = Console(stderr=True)
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:
-        task = bar.add_task("decoding", total=total_bytes)
-        began = time.monotonic()
+    with progress_bar("decoding", quiet=quiet) as show:
         for piece in pieces:
-            if bar.disable and console.is_terminal and not quiet and time.monotonic() - began > _PROGRESS_AFTER_S:
-                bar.disable = False
-                bar.start()
-            bar.update(task, completed=piece.done)
+            show(piece.done, total_bytes)
             yield piece
 
 
