@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +29,6 @@ from tdprof.decode.perf.imported import (
     start_realtime_ns,
 )
 from tdprof.decode.perf.walked import Walk
-from tdprof.decode.spe.capture import store_spe
-from tdprof.decode.spe.kernel_addresses import kernel_addresses
-from tdprof.decode.spe.losses import aux_losses
-from tdprof.decode.spe.perf_input import spe_input_of
-from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
 from tdprof.linux.clocks import file_time_to_monotonic_ns
 from tdprof.linux.elf import MACHINES
@@ -46,6 +42,9 @@ from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import KALLSYMS, read_text
 from tdprof.recorder.kallsyms import read_code_symbols, symbols_at
 from tdprof.symbolize.kernel_symbols import KernelLookup, KernelSymbols
+
+if TYPE_CHECKING:  # few recordings have SPE data, and what reads it is slow to load
+    from tdprof.decode.spe.spans import SpeInput
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
@@ -221,13 +220,15 @@ def _why_no_kernel_symbols(data: PerfData, imported: Imported) -> str:
     return "this machine does not run the recorded kernel"
 
 
-def _read_spe(data: PerfData, imported: Imported) -> SpeInput | None:
+def _read_spe(data: PerfData, imported: Imported) -> "SpeInput | None":
     """The file's SPE data, whose kernel addresses join the others; None where it has none or they are too large."""
     try:
         spe = _spe_of(data)
         # A file that does not name its PMUs does not tell either which event is SPE's.
         events = _spe_events(data) or data.attrs
         if spe is not None and not all(attr.has_flag("exclude_kernel") for attr in events):
+            from tdprof.decode.spe.kernel_addresses import kernel_addresses
+
             imported.kernel_addresses = np.union1d(imported.kernel_addresses, kernel_addresses(spe))
     except MemoryError:
         imported.notes.append(_SPE_LEFT_OUT)
@@ -235,10 +236,12 @@ def _read_spe(data: PerfData, imported: Imported) -> SpeInput | None:
     return spe
 
 
-def _spe_of(data: PerfData) -> SpeInput | None:
+def _spe_of(data: PerfData) -> "SpeInput | None":
     auxtrace = data.auxtrace_info
     if auxtrace is None or auxtrace.type != ARM_SPE_AUXTRACE or not data.aux_buffers:
         return None
+    from tdprof.decode.spe.perf_input import spe_input_of
+
     return spe_input_of(data)
 
 
@@ -246,8 +249,11 @@ def _spe_events(data: PerfData) -> list[Attr]:
     return [attr for attr in data.attrs if attr.name.startswith("arm_spe")]
 
 
-def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
+def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: "SpeInput", writer: TableWriter) -> Manifest:
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
+    from tdprof.decode.spe.capture import store_spe
+    from tdprof.decode.spe.losses import aux_losses
+
     event = next(iter(_spe_events(data)), None)
     period, name = (event.sample_period, event.name) if event else (0, "arm_spe")
     least = max((cpu.min_interval for cpu in data.auxtrace_info.cpus.values()), default=0) if data.auxtrace_info else 0

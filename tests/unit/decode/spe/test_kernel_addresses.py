@@ -87,7 +87,7 @@ def test_a_report_of_the_file_names_them_too_in_one_pass(
     tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     """Looking for the kernel's addresses first was as much work as the report, and one thread's."""
-    monkeypatch.setattr(import_perf, "kernel_addresses", None)
+    monkeypatch.setattr("tdprof.decode.spe.kernel_addresses.kernel_addresses", None)
     monkeypatch.setattr(import_perf, "_kallsyms_candidates", lambda *_: [tmp_path / "none", tmp_path / "kallsyms"])
     with open_perf_data(recording) as source, open_code_of(str(recording)) as capture:
         report = analyse(source, By.FUNCTION, capture, workers=1)
