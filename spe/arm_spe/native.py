@@ -124,6 +124,8 @@ def _declare(library: ctypes.CDLL) -> None:
         c_void_p, c_uint64, POINTER(Decoder), POINTER(Columns), c_void_p, c_void_p, c_void_p, c_void_p
     )  # fmt: skip
     library.spe_fold.argtypes = (c_void_p, c_void_p)
+    library.spe_join_views.argtypes = (*[c_void_p] * 4, c_uint64, *[c_void_p] * 3)
+    library.spe_join_views.restype = None
     library.spe_index_pages.restype = None
     library.spe_index_pages.argtypes = (c_void_p, c_uint64)
     library.spe_link.restype = library.spe_sum.restype = c_uint64

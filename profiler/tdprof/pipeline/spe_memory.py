@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ class MemoryOwners:
         return {pid: known.get(pid, "") for pid in own.tolist()} | {int(KERNEL_MEMORY): "kernel", NO_ID: ""}
 
 
+def memory_user(owner: int, names: Mapping[int, str], address: int, threads: int) -> MemoryUser:
+    """Of a memory's number, and the names of all of them; modulo 2^64, as addresses are."""
+    return MemoryUser(owner if 0 < owner < NO_ID else None, names[owner], address % 2**64, threads)
+
+
 class BlockRows:
     """Rows by cache line or page: by physical address where records have one, else by data address.
 
@@ -94,22 +99,21 @@ class BlockRows:
         of_memory = np.bincount(self._touched.first.astype(np.int64), minlength=len(most)).astype(np.uint64)
         return np.where(self.is_physical, of_memory, most)
 
-    def processes(self, rows: I64) -> list[list[MemoryUser]]:
-        """Of some of the rows: which process knows it by which address, those with most threads first."""
-        memory_rows = self._memory_rows
-        wanted = np.flatnonzero(np.isin(memory_rows, rows))
+    def processes(self) -> Callable[[int], list[MemoryUser]]:
+        """Of a row: which process knows it by which address, those with most threads first."""
         threads = np.bincount(np.concatenate(self._users), minlength=len(self._memories))
-        found: dict[int, list[MemoryUser]] = {row: [] for row in rows.tolist()}
-        owner, block = self._memories.first[wanted] >> _ROW_BITS, self._memories.second[wanted]
+        row, owner = self._memory_rows, self._memories.first >> _ROW_BITS
+        order = np.lexsort((self._memories.second, owner, -threads, row))
+        memory_row = row[order]
+        columns = [each[order] for each in (owner, self._memories.second, threads)]
         names = self._owners.names(owner)
-        columns = (memory_rows[wanted].tolist(), owner.tolist(), block.tolist(), threads[wanted].tolist())
-        for row, pid, number, count in zip(*columns, strict=True):
-            known = pid if 0 < pid < NO_ID else None
-            address = number * self._block_bytes % 2**64
-            found[row].append(MemoryUser(known, names[pid], address, count))
-        return [
-            sorted(found[row], key=lambda user: (-user.threads, user.pid or 0, user.address)) for row in rows.tolist()
-        ]
+
+        def of_row(wanted: int) -> list[MemoryUser]:
+            start, end = np.searchsorted(memory_row, [wanted, wanted + 1]).tolist()
+            each = zip(*(column[start:end].tolist() for column in columns), strict=True)
+            return [memory_user(pid, names, number * self._block_bytes, count) for pid, number, count in each]
+
+        return of_row
 
     def are_of_processes(self, rows: I64) -> NDArray[np.bool_]:
         """bool[n]: whether each of some rows is physical, and several processes have it at addresses of their own."""

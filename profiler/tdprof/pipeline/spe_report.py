@@ -28,6 +28,7 @@ from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
+from tdprof.model.lazy_rows import LazyRows
 from tdprof.model.spe import LineSharing, MemoryUser, RatioColumn, RecordWeight, SpeReport, order_of
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
@@ -134,23 +135,21 @@ def _by_block(
     shown, names = _most(operations, rows, limit)
     each = rows.threads()
     threads = np.insert(each[:max_rows], 0, each[max_rows:].max(initial=0))[shown]
-    sharing: list[LineSharing | None] | None = None
+    sharing: Sequence[LineSharing | None] | None = None
     if by is By.ADDRESS:
         # Where some pairs of line and thread had no room, any line may have more threads than were counted.
         may_be_shared = (threads > 1) | operations[:1].any()
         candidates = np.flatnonzero(may_be_shared & (shown > 0))
         at = shown[candidates] - 1
         lines = CacheLines(rows.blocks[at], rows.is_physical[at], rows.are_of_processes(at))
-        sharing = [None] * len(shown)
         looked_at = data if capture is None else replace(data, stages=capture.stages)
-        for row, found in zip(candidates.tolist(), find_sharing(looked_at, lines, owners, capture), strict=True):
-            sharing[row] = found
-    users: list[Sequence[MemoryUser]] | None = None
+        sharing_of = find_sharing(looked_at, lines, owners, capture)
+        line_of_row = np.full(len(shown), -1)
+        line_of_row[candidates] = np.arange(len(candidates))
+        sharing = LazyRows(line_of_row, lambda line: None if line < 0 else sharing_of(line))
+    users: Sequence[Sequence[MemoryUser]] | None = None
     if rows.is_physical.any():
-        users = [()] * len(shown)
-        has_row = np.flatnonzero(shown > 0)
-        for row, found_users in zip(has_row.tolist(), rows.processes(shown[has_row] - 1), strict=True):
-            users[row] = found_users
+        users = LazyRows(shown - 1, rows.processes())
 
     def beside(report: SpeReport, part: slice) -> SpeReport:
         return replace(report, threads=threads[part], sharing=sharing and sharing[part], users=users and users[part])

@@ -113,7 +113,8 @@ def test_what_is_limited_begins_as_what_is_whole(monkeypatch: pytest.MonkeyPatch
         for name, quantiles in whole.latencies.items():
             np.testing.assert_array_equal(part.latencies[name], quantiles[kept])
         if whole.sharing is not None and whole.threads is not None and part.threads is not None:
-            assert part.sharing == [whole.sharing[row] for row in kept]
+            assert part.sharing is not None
+            assert [*part.sharing] == [whole.sharing[row] for row in kept]
             assert part.threads.tolist() == whole.threads[kept].tolist()
 
 
