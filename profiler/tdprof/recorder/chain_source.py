@@ -1,6 +1,6 @@
 """What the samples of the ring-buffer rung say of their callers, and how perf is asked for it."""
 
-import platform
+import os
 from dataclasses import replace
 
 from tdprof.linux.perf_abi import WALK_REGISTERS, SampleType
@@ -58,7 +58,7 @@ class ChainSource:
         attr.exclude_callchain_kernel |= self.is_leaf_only
         attr.sample_stack_user = self.stack_bytes
         if self.stack_bytes:
-            attr.sample_regs_user = sum(1 << number for number in WALK_REGISTERS[platform.machine()])
+            attr.sample_regs_user = sum(1 << number for number in WALK_REGISTERS[os.uname().machine])
 
 
 BY_FRAME_POINTERS = ChainSource()

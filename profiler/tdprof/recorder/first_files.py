@@ -5,7 +5,6 @@ Search order: ld.so(8). Dynamic section: System V ABI, "Dynamic Linking".
 """
 
 import os
-import platform
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ _JAVA_LAUNCHER, _JVM = "libjli.so", "server/libjvm.so"
 def files_of_command(command: Sequence[str]) -> list[Path]:
     """Paths, the program first. What cannot be read is left out."""
     found: dict[Path, None] = {}
+    system_folders = list(_system_folders())
     waiting = list(_programs(command[0]))
     while waiting and len(found) < _MOST_FILES:
         path = waiting.pop()
@@ -37,7 +37,7 @@ def files_of_command(command: Sequence[str]) -> list[Path]:
         except (OSError, ElfError):
             continue
         found[path] = None
-        waiting += _linked(elf, path)
+        waiting += _linked(elf, path, system_folders)
         if path.name == _JAVA_LAUNCHER:
             waiting += [jvm for folder in path.parents[:2] if (jvm := folder / _JVM).is_file()]
     return list(found)
@@ -65,14 +65,14 @@ def _programs(name: str) -> Iterator[Path]:
         name = words[1] if Path(words[0]).name == "env" and len(words) > 1 else words[0]
 
 
-def _linked(elf: Elf, path: Path) -> Iterator[Path]:
+def _linked(elf: Elf, path: Path, system_folders: Sequence[str]) -> Iterator[Path]:
     for segment in elf.segments:
         if segment.type == _PT_INTERP:
             text = bytes(elf.content.read(segment.offset, min(segment.file_size, _MOST_NAME_BYTES)))
             yield Path(os.path.realpath(os.fsdecode(text.split(b"\0")[0])))
     names, run_paths = _needed(elf)
     folders = [part.replace("$ORIGIN", str(path.parent)) for text in run_paths for part in text.split(":")]
-    folders = [*folders, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_system_folders()]
+    folders = [*folders, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *system_folders]
     for name in names:
         for folder in folders if "/" not in name else [""]:
             candidate = Path(folder, name)
@@ -102,7 +102,7 @@ def _system_folders() -> Iterator[str]:
     """Where ldconfig looks."""
     for configuration in sorted(Path("/etc/ld.so.conf.d").glob("*.conf")):
         yield from (line for line in read_text(configuration).splitlines() if line.startswith("/"))
-    machine = platform.machine()
+    machine = os.uname().machine
     yield from (
         f"/lib/{machine}-linux-gnu",
         f"/usr/lib/{machine}-linux-gnu",

@@ -4,7 +4,6 @@ import ctypes
 import errno
 import mmap
 import os
-import platform
 import re
 from pathlib import Path
 
@@ -113,9 +112,9 @@ def has_pmu_nmi(machine: str, command_line: str) -> bool | None:
 def describe_host() -> Host:
     """Everything a capture keeps about its machine."""
     return Host(
-        hostname=platform.node(),
-        machine=platform.machine(),
-        kernel=platform.release(),
+        hostname=os.uname().nodename,
+        machine=os.uname().machine,
+        kernel=os.uname().release,
         boot_id=read_text("/proc/sys/kernel/random/boot_id"),
         cpu_model=cpu_model(),
         cpus_online=len(online_cpus()),
@@ -123,5 +122,5 @@ def describe_host() -> Host:
         midr_el1=midr_by_cpu(),
         perf_event_paranoid=perf_event_paranoid(),
         kptr_restrict=read_setting("/proc/sys/kernel/kptr_restrict"),
-        has_pmu_nmi=has_pmu_nmi(platform.machine(), read_text("/proc/cmdline")),
+        has_pmu_nmi=has_pmu_nmi(os.uname().machine, read_text("/proc/cmdline")),
     )

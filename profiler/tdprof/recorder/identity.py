@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import platform
 import pwd
 import threading
 import time
@@ -26,7 +25,7 @@ from tdprof.values import dataclass
 
 _T = TypeVar("_T")
 # glibc's setgroups() changes every thread of the process; the system call only its own.
-_SETGROUPS = {"x86_64": 116, "aarch64": 159}.get(platform.machine())
+_SETGROUPS = {"x86_64": 116, "aarch64": 159}.get(os.uname().machine)
 _CAPABILITY_VERSION_3 = 0x20080522
 _ALL_IDS = "0 0 4294967295"  # uid_map of the first user namespace
 _READS_ALL = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH (linux/capability.h)

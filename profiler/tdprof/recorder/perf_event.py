@@ -9,7 +9,6 @@ import errno
 import fcntl
 import functools
 import os
-import platform
 import struct
 import threading
 
@@ -131,9 +130,9 @@ def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1,
     Raises:
         OSError: with the kernel's errno.
     """
-    number = _SYSCALL_NUMBER.get(platform.machine())
+    number = _SYSCALL_NUMBER.get(os.uname().machine)
     if number is None:
-        raise OSError(38, f"perf_event_open is not known on {platform.machine()}")
+        raise OSError(38, f"perf_event_open is not known on {os.uname().machine}")
     fd: int = _libc.syscall(
         ctypes.c_long(number),
         ctypes.byref(attr),

@@ -5,7 +5,7 @@ offsets are those of its headers on 64-bit machines, which do not change within 
 """
 
 import itertools
-import platform
+import os
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
@@ -81,7 +81,7 @@ def runtime_of(version: tuple[int, int], address: int, beginning: bytes) -> Pyth
         first, fields = _BY_VERSION[version]
         runtime = PythonRuntime(address + first, 0, 0, 0, *fields)
         if version < (3, 11):  # a thread does not keep its number: the C library does
-            number = _PTHREAD_ID.get(platform.machine())
+            number = _PTHREAD_ID.get(os.uname().machine)
             if number is None:
                 raise UnknownLayoutError("threads cannot be told on this machine before CPython 3.11")
             runtime.pthread_id = number

@@ -13,6 +13,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.native.library import load_native
 from tdprof.recorder.cgroups import ChosenCgroups
 from tdprof.recorder.duty import start_timers
 from tdprof.recorder.following import choose_target, with_newer_threads
@@ -47,6 +48,8 @@ def carry_out(begun: Beginning, output: OutputFolder, stack: contextlib.ExitStac
         TdprofError: nothing could be recorded.
     """
     options, attempt, chosen = begun.options, begun.attempt, begun.chosen
+    host = describe_host()  # before the programs are waited for
+    load_native()
     control = _period_control(options)
     sampling = start_sampling(options, begun.choice, attempt, begun.cgroups, begun.tables, control, stack)
     target = choose_target(options, begun.workload, sampling.sampler, begun.choice.events, chosen)
@@ -57,7 +60,7 @@ def carry_out(begun: Beginning, output: OutputFolder, stack: contextlib.ExitStac
     stack.enter_context(opened.spe or contextlib.nullcontext())
     turns = _turns(options, opener, target, opened, stack)
     spool = stack.enter_context(_open_spool(begun.folder, options))
-    manifest = _first_manifest(options, describe_host(), sampling, target, chosen, opened, turns)
+    manifest = _first_manifest(options, host, sampling, target, chosen, opened, turns)
     run = Run(
         options,
         target,

@@ -5,7 +5,7 @@ to a bound, and are walked when the recording ends. Loads no NumPy: the recorder
 """
 
 import ctypes
-import platform
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tdprof.linux.elf import MACHINES
@@ -65,7 +65,7 @@ def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
     """
     is_bounded = events <= _MOST_EVENTS and rate.frequency_hz > 0
     wanted = call_graph is CallGraph.DWARF or (call_graph is CallGraph.AUTO and is_bounded)
-    return wanted and platform.machine() in MACHINES and load_native() is not None
+    return wanted and os.uname().machine in MACHINES and load_native() is not None
 
 
 def _in_place(part: RingPart) -> Part:
@@ -80,7 +80,7 @@ class RingWalker:
         library = load_native()
         assert library is not None, "can_walk() was not asked"
         self._library = library
-        machine = platform.machine()
+        machine = os.uname().machine
         self.has_trampolines = machine == "x86_64"  # elsewhere they keep frame pointers
         registers = sorted(WALK_REGISTERS[machine])
         places = [registers.index(number) for number in WALK_REGISTERS[machine]]

@@ -13,7 +13,6 @@ import ctypes
 import json
 import mmap
 import os
-import platform
 import struct
 import sys
 from collections.abc import Iterator
@@ -80,10 +79,10 @@ def replace_maps(code: bytes, replacement: dict[int, int]) -> bytes:
 def compile_programs(bcc: Any, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request."""
     os.environ["BCC_KERNEL_SOURCE"] = request["headers"]
-    if request["machine"] != platform.machine():
+    if request["machine"] != os.uname().machine:
         os.environ["ARCH"] = ARCH[request["machine"]]
     # What is taken of the C library's headers is the same on all machines.
-    flags = ["-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu", f"-I{request['include']}"]
+    flags = ["-I/usr/include", f"-I/usr/include/{os.uname().machine}-linux-gnu", f"-I{request['include']}"]
     flags += [f"-DPAGE_SIZE={mmap.PAGESIZE}"]  # bcc makes the rings that it declares
     try:
         bpf = bcc.BPF(text=request["text"], cflags=flags)

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import platform
 import time
 
 from tdprof.recorder.bpf.compiler import INSTRUCTION
@@ -63,6 +62,6 @@ def wait_for_running_programs() -> None:
     They run with preemption off, so an RCU grace period is enough; membarrier's global command is one.
     """
     libc = ctypes.CDLL(None)
-    number = _MEMBARRIER[platform.machine()]
+    number = _MEMBARRIER[os.uname().machine]
     if libc.syscall(ctypes.c_long(number), ctypes.c_int(_MEMBARRIER_CMD_GLOBAL), ctypes.c_int(0), ctypes.c_int(0)) < 0:
         time.sleep(0.01)  # CPUs that run without ticks have no global membarrier; a program runs for microseconds

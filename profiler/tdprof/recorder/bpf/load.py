@@ -2,7 +2,6 @@
 
 import errno
 import os
-import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -188,7 +187,7 @@ class BpfLoad:
         self._call_graph = call_graph
         self._with_kernel = with_kernel
         self._cache = BpfCache(user_cache("bpf"))
-        self._folder, self._machine = folder_of_sources(), platform.machine()
+        self._folder, self._machine = folder_of_sources(), os.uname().machine
         self._shipped = shipped_object(self._folder, self._machine)
         self._cached: BpfObject | None = None
         self._to_store: BpfObject | None = None

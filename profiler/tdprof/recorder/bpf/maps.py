@@ -6,7 +6,6 @@ Layouts are those of ``union bpf_attr`` in the kernel's include/uapi/linux/bpf.h
 import ctypes
 import errno
 import os
-import platform
 import struct
 from collections.abc import Iterator
 
@@ -29,7 +28,7 @@ def bpf(command: int, attr: bytearray) -> int:
     Raises:
         OSError: the kernel refuses.
     """
-    number = _SYSCALL_NUMBER[platform.machine()]
+    number = _SYSCALL_NUMBER[os.uname().machine]
     buffer = (ctypes.c_char * len(attr)).from_buffer(attr)
     result = _libc.syscall(ctypes.c_long(number), ctypes.c_int(command), buffer, ctypes.c_uint(len(attr)))
     if result < 0:
