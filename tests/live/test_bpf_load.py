@@ -18,6 +18,7 @@ from tdprof.capture.spool import COPIES_FILE, SpoolWriter
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.native.unwind_api import read_header
 from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
+from tdprof.recorder.bpf import sampler as sampler_module
 from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_TRACING, LoadError, load_one, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
@@ -289,6 +290,18 @@ class GrowingRing:
         assert up_to >= self.consumed
         os.write(out_fd, bytes(up_to - self.consumed))
         self.consumed = up_to
+
+
+def test_events_that_are_stopped_are_waited_for_once(
+    cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time takes the kernel 15 ms, in which a command's end is waited for."""
+    waits: list[None] = []
+    monkeypatch.setattr(sampler_module, "wait_for_running_programs", lambda: waits.append(None))
+    with load() as sampler, SpoolWriter(OwnFolder.open(tmp_path)) as spool:
+        for stopped_ns, all_waits in ((None, 1), (None, 2), (5, 3), (5, 3), (9, 4), (None, 5), (9, 6)):
+            sampler.drain(spool, stopped_ns)
+            assert len(waits) == all_waits
 
 
 def test_each_copy_is_written_once_however_fast_they_come(cached: Path, tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._copied_bytes = 0
+        self._settled_ns: int | None = None  # when events were stopped that were waited for
         self._limit = CopiesLimit()
         self._taken_copies: list[bytes] = []  # out of the ring and not written yet
         self._segment = 0
@@ -456,7 +457,10 @@ class BpfSampler:
         of_python = self.python.produced() if self.python else {}
         of_java = self._java.produced if self._java else 0
         of_threads = self.off_cpu.produced if self.off_cpu else {}
-        wait_for_running_programs()
+        # Once events are stopped and those that ran are done, none runs; but those that time threads go on.
+        if stopped_ns is None or stopped_ns != self._settled_ns or self.off_cpu:
+            wait_for_running_programs()
+        self._settled_ns = stopped_ns
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
         if self.python:
             self.python.drain(spool, of_python)
