@@ -82,11 +82,11 @@ def record_by(script: str, program: Path, folder: Path) -> Capture:
 # Arrays for tables that a C library alone overfills.
 SMALL_ARRAYS = """
 from tdprof.cli.main import main
-from tdprof.recorder import sampling
+from tdprof.recorder import ladder
 from tdprof.recorder.bpf import array_sizes
 array_sizes._GROWN_ROW_PAGES = array_sizes._GROWN_BUCKET_PAGES = 1
 small = array_sizes.ArraySizes(row_pages=1, bucket_pages=1, rule_pages=1)
-sampling.sizes_for_files = lambda paths, cache: small
+ladder.sizes_for_files = lambda paths, cache: small
 main()
 """
 
