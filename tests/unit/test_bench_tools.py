@@ -51,3 +51,27 @@ def test_a_goal_is_missed_if_no_round_reaches_it(over: list[float], wanted: str,
     assert word in result.stdout
     assert result.returncode == status
     assert ("missed by more than noise" in result.stderr) == bool(status)
+
+
+ACCOUNT = """Stack (most recent call first):
+  File "/a.py", line 3 in inner
+  File "/a.py", line ??? in <lambda>
+  File "<string>", line 0 in <interpreter trampoline>
+{more}  File "/a.py", line 9 in <module>
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("", "(('inner', '/a.py', 3), ('<lambda>', '/a.py', 0), ('<module>', '/a.py', 9))"),
+        ("  <invalid frame>\n", "None"),
+        ("  File ???, line 0 in \n", "None"),
+    ],
+)
+def test_where_cpython_breaks_off_it_says_nothing_of_callers(more: str, told: str) -> None:
+    program = f"from python_accounts import own_account; print(own_account({ACCOUNT.format(more=more)!r}))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(TOOLS / "bench")}, capture_output=True, text=True
+    )
+    assert result.stdout.strip() == told, result.stderr

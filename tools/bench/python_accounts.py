@@ -22,6 +22,8 @@ Stack = tuple[Frame, ...]
 ANY_THREAD = 0  # of CPython before 3.11 py-spy does not say which thread a stack is of, unless it stops it itself
 OWN_DEPTH = 100  # MAX_FRAME_DEPTH of CPython's Python/traceback.c: what calls these is not told
 _OWN_FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
+# Of a frame that it takes for damaged (3.14), or whose file it cannot tell: what calls that is not told.
+_BROKEN_OFF = re.compile(r"^  (<invalid frame>|File \?\?\?)", re.MULTILINE)
 _NO_LINE = "???"  # of an instruction that has none
 _ENTRY = "<interpreter trampoline>"  # 3.12's frame of a call from C, no function; told until what is called has begun
 _PAUSE_S = (0.002, 0.02)  # between two moments
@@ -59,14 +61,16 @@ def ready_to_tell(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def told(pid: int, folder: Path, moments: int) -> Counter[tuple[int, Stack]]:
+def told(pid: int, folder: Path, moments: int) -> tuple[Counter[tuple[int, Stack]], int]:
     """(thread, stack) of one thread of a program or of its children at so many moments, as CPython writes it.
 
-    A thread without Python functions, or that ends, tells nothing: such a moment is not among them.
+    A thread without Python functions, or that ends, tells nothing: such a moment is not among them, nor is one at which
+    CPython broke off; how many these were is returned, too.
     """
     written = folder / "told"
     libc = ctypes.CDLL(None)
     found: Counter[tuple[int, Stack]] = Counter()
+    broken_off = 0
     for _ in _moments(moments):
         chosen = random.choice([pid, *_children(pid)])
         try:
@@ -78,15 +82,24 @@ def told(pid: int, folder: Path, moments: int) -> Counter[tuple[int, Stack]]:
             has_told = _has_told(chosen, tid, written)
         except (FileNotFoundError, ProcessLookupError):
             continue  # a child that has ended
-        text = written.read_text(errors="backslashreplace")
-        stack = tuple(
-            (name, file, 0 if line == _NO_LINE else int(line))
-            for file, line, name in _OWN_FRAME.findall(text)
-            if name != _ENTRY
-        )
-        if has_told and stack:
+        if not has_told:
+            continue
+        stack = own_account(written.read_text(errors="backslashreplace"))
+        broken_off += stack is None
+        if stack:
             found[tid, stack] += 1
-    return found
+    return found, broken_off
+
+
+def own_account(text: str) -> Stack | None:
+    """The stack that CPython wrote; None if it broke off."""
+    if _BROKEN_OFF.search(text):
+        return None
+    return tuple(
+        (name, file, 0 if line == _NO_LINE else int(line))
+        for file, line, name in _OWN_FRAME.findall(text)
+        if name != _ENTRY
+    )
 
 
 def _moments(count: int) -> Iterator[None]:
