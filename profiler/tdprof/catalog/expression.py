@@ -1,7 +1,7 @@
 """Metric formulas as expression trees: numbers, event names, + - * / and parentheses, and nothing else."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from tdprof.values import dataclass
@@ -80,6 +80,33 @@ def denominators(expression: Expression) -> tuple[Expression, ...]:
         return ()
     own = (expression.right,) if expression.operator is Operator.DIVIDE else ()
     return own + denominators(expression.left) + denominators(expression.right)
+
+
+def divides_by_zero(expression: Expression) -> bool:
+    """Whether something that the formula divides by is zero whatever is counted."""
+    # Two sets of unlike counts: what is zero by chance in one is not in the other.
+    names = event_names(expression)
+    points = [{name: scale * (place + 3) ** 2 + 7 for place, name in enumerate(names)} for scale in (1009.0, 97.0)]
+    return any(all(_at(part, point) == 0 for point in points) for part in denominators(expression))
+
+
+def _at(expression: Expression, counts: Mapping[str, float]) -> float:
+    """The value with these counts; what has none, for a zero in it, is zero."""
+    match expression:
+        case Number(value):
+            return value
+        case Name(name):
+            return counts[name]
+        case Operation(operator, left, right):
+            return _APPLIED[operator](_at(left, counts), _at(right, counts))
+
+
+_APPLIED: Mapping[Operator, Callable[[float, float], float]] = {
+    Operator.ADD: lambda a, b: a + b,
+    Operator.SUBTRACT: lambda a, b: a - b,
+    Operator.MULTIPLY: lambda a, b: a * b,
+    Operator.DIVIDE: lambda a, b: a / b if b else 0.0,
+}
 
 
 class _Parser:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tdprof.catalog.entries import Access, Catalog, CatalogEvent, Caveat, Metric, MetricGroup
-from tdprof.catalog.expression import Expression, FormulaError, event_names, parse_formula
+from tdprof.catalog.expression import Expression, FormulaError, divides_by_zero, event_names, parse_formula
 from tdprof.catalog.midr import Revision, parse_revision
 from tdprof.catalog.units import units_of
 from tdprof.errors import TdprofError
@@ -24,6 +24,20 @@ DEFAULT_COUNTERS = 6
 _MOST_TREE_LINES, _MOST_TREE_LEVELS = 4096, 64
 _MOST_METRICS = 512  # each is worked out of every function; published catalogs have less than two hundred
 _NAME = re.compile(r"\w+", re.ASCII)
+
+
+class _TwiceError(Exception):
+    """The name that comes twice."""
+
+
+def _distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON file, of which readers usually keep the last of two with one name."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(name)
+        found[name] = value
+    return found
 
 
 class _Entry:
@@ -119,7 +133,9 @@ def read_catalog(path: Path) -> str:
 def parse_catalog(text: str, path: Path, revision: Revision | None = None) -> Catalog:
     """Check a catalog's text, as `load_catalog` does; ``path``: where it is from, for complaints."""
     try:
-        root = _Entry(path, "", json.loads(text))
+        root = _Entry(path, "", json.loads(text, object_pairs_hook=_distinct_names))
+    except _TwiceError as error:
+        raise TdprofError(f"catalog {path}: '{error}' comes twice in one object") from error
     except (ValueError, RecursionError) as error:
         raise TdprofError(f"catalog {path}: not JSON: {error}") from error
     configuration = root.child("product_configuration")
@@ -295,9 +311,14 @@ def _read_metrics(
 
 def _parse(entry: _Entry, formula: str) -> Expression:
     try:
-        return parse_formula(formula)
+        expression = parse_formula(formula)
     except FormulaError as error:
         raise entry.error(f"formula: {error}") from error
+    if not event_names(expression):
+        raise entry.error("formula: has no event")
+    if divides_by_zero(expression):
+        raise entry.error("formula: divides by zero")
+    return expression
 
 
 def _read_tree(

@@ -1,5 +1,6 @@
 """Catalog files: what loads, and that every fault is one error naming file and entry."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,6 +101,17 @@ _TREE = ("methodologies", "topdown_methodology", "decision_tree")
             "metric bad: sample_events: unknown event 'X'",
         ),
         (_set("metrics", "bad", to={"title": ""}), "metric bad: has no text 'formula'"),
+        (_set("metrics", "bad", to=metric("STALLS / 0")), "metric bad: formula: divides by zero"),
+        (
+            _set("metrics", "bad", to=metric("1 + STALLS / (CPU_CYCLES * (2 - 4 / 2))")),
+            "metric bad: formula: divides by zero",
+        ),
+        (_set("metrics", "bad", to=metric("STALLS / (1 / 0)")), "metric bad: formula: divides by zero"),
+        (
+            _set("metrics", "bad", to=metric("STALLS / (CPU_CYCLES - CPU_CYCLES)")),
+            "metric bad: formula: divides by zero",
+        ),
+        (_set("metrics", "bad", to=metric("100 * (3 + 1)")), "metric bad: formula: has no event"),
         (
             _set("product_configuration", "tdprof", to={"caveats": {}}),
             "product_configuration.tdprof: 'caveats' is no list",
@@ -155,6 +167,23 @@ def test_what_is_no_catalog_is_refused(tmp_path: Path, text: str) -> None:
     path = write_catalog(tmp_path, text)
     with pytest.raises(TdprofError, match=r"catalog .*core\.json: (not JSON|is not an object|has no)"):
         load_catalog(path)
+
+
+@pytest.mark.parametrize("formula", ["STALLS / 0.5", "STALLS / (CPU_CYCLES - STALLS)", "STALLS / (0 + CPU_CYCLES)"])
+def test_what_may_be_zero_is_no_fault(tmp_path: Path, formula: str) -> None:
+    value = small_catalog()
+    value["metrics"]["good"] = metric(formula)
+    assert load_catalog(write_catalog(tmp_path, value)).metrics["good"].formula == formula
+
+
+@pytest.mark.parametrize("key", ["lost", "CPU_CYCLES", "formula", "product_configuration"])
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path, key: str) -> None:
+    """JSON's readers keep the last one, in silence: another metric than the one that was looked at."""
+    text = json.dumps(small_catalog())
+    path = write_catalog(tmp_path, text.replace(f'"{key}": ', f'"{key}": {{}}, "{key}": ', 1))
+    with pytest.raises(TdprofError) as caught:
+        load_catalog(path)
+    assert caught.value.message == f"catalog {path}: '{key}' comes twice in one object"
 
 
 def test_a_missing_file_names_itself(tmp_path: Path) -> None:
