@@ -165,7 +165,7 @@ struct unwind_state {
  */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       28
+#define UNWIND_VERSION       29
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

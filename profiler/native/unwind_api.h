@@ -26,7 +26,7 @@ enum unwind_stretch_kind {
 	UNWIND_STRETCH_PLAIN,
 	UNWIND_STRETCH_CERTAIN,  /* holds for a function that lies wholly in it, whatever its FDE says */
 	UNWIND_STRETCH_BUILTINS, /* V8's: rows are made of the instructions where these are known */
-	UNWIND_STRETCH_WITHIN,   /* x86-64: holds for a part of a function, whatever its FDE says */
+	UNWIND_STRETCH_WITHIN,   /* holds for a part of a function (aarch64: of a leaf), whatever its FDE says */
 };
 
 struct unwind_input {
@@ -43,7 +43,8 @@ struct unwind_input {
 	uint32_t segment_count, stretch_count;
 	uint16_t machine; /* EM_X86_64 or EM_AARCH64 */
 	uint16_t identity_size;
-	uint32_t reserved;
+	uint32_t
+		is_vdso; /* aarch64's: what its instructions say from where a symbol is, or a call leads, is no guess */
 	uint8_t identity[64];
 };
 

@@ -205,7 +205,7 @@ void add_function(struct unwind_table *table, place_t start, place_t end)
 
 		stretch.end = i + 1 < count ? rows[i + 1].place : end;
 		if (!code) {
-			add_row(table, stretch.start, stretch.rule);
+			add_row_until(table, stretch.start, stretch.end, stretch.rule);
 			continue;
 		}
 		stretch.code = code + (stretch.start - first);

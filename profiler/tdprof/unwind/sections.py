@@ -66,9 +66,18 @@ _CONTEXT_START = {
         rb"\x1f\x20\x03\xd5\xe0\x03\x13\xaa[\x00\x20\x40\x60\x80\xa0\xc0\xe0]..\xb5...[\x14-\x17]", re.DOTALL
     ),
 }
-# What its setcontext and swapcontext end with: the stack pointer is the other context's already, on whose stack the
-# return address is not yet, or is where a function begins. sysdeps/unix/sysv/linux/x86_64/{set,swap}context.S
-_CONTEXT_SWITCH = re.compile(rb"\x48\x8b\xa2\xa0\x00\x00\x00(.{20,400}?\x31\xc0\xc3)", re.DOTALL)
+# What its setcontext and swapcontext end with on x86-64: the stack pointer is the other context's already, on whose
+# stack the return address is not yet, or is where a function begins. On aarch64 swapcontext lets x30 be where contexts
+# go on in itself, which its call-frame information does not know.
+# sysdeps/unix/sysv/linux/{x86_64,aarch64}/{set,swap}context.S
+_CONTEXT_SWITCH = {
+    EM_X86_64: re.compile(rb"\x48\x8b\xa2\xa0\x00\x00\x00(.{20,400}?\x31\xc0\xc3)", re.DOTALL),
+    EM_AARCH64: re.compile(
+        rb"\x1f\xf8\x0b\xa9[\x1e\x3e\x5e\x7e\x9e\xbe\xde\xfe]..[\x10\x30\x50\x70]"
+        rb"(.{80,600}?\xfe\x03\x01\xaa)(?=\xc0\x03\x5f\xd6)",
+        re.DOTALL,
+    ),
+}
 _MAKES_CONTEXTS = b"\0makecontext\0"
 _NAMES_LIBRARY = b".so"  # one that is needed, or its own
 # Behind make_fcontext of Boost.Context, to which a fiber's function returns: no call-frame information is there.
@@ -261,10 +270,9 @@ def _contexts(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     if found := pattern.search(elf.section_data(text)):
         start, end = text.address + found.start() - 1, text.address + found.end()
         yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), binding.CERTAIN)
-        if elf.machine == EM_X86_64:
-            for found in _CONTEXT_SWITCH.finditer(elf.section_data(text)):
-                start, end = text.address + found.start(1), text.address + found.end(1)
-                yield binding.Stretch(start, end, binding.Rule(UNSUPPORTED, RA_CFA, FP_SAME, 0), binding.WITHIN)
+        for found in _CONTEXT_SWITCH[elf.machine].finditer(elf.section_data(text)):
+            start, end = text.address + found.start(1), text.address + found.end(1)
+            yield binding.Stretch(start, end, binding.Rule(UNSUPPORTED, RA_CFA, FP_SAME, 0), binding.WITHIN)
 
 
 def _names(elf: Elf) -> bytes:

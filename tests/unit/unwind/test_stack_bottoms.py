@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.call_frames import frames
+from builders.call_frames import entry, fde, frames
 from builders.elf import ElfFile, Symbol
 from builders.unwind_table import read_table
 from tdprof.linux.elf import parse_elf
@@ -47,7 +47,7 @@ def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, dynami
     assert table.text_at(TEXT + 0x100 + len(code)) == table.text_at(TEXT) != "stop"
 
 
-# swapcontext of glibc 2.36 for x86-64 from where it loads the stack pointer on
+# swapcontext of glibc 2.36: for x86-64 from where it loads the stack pointer on, for aarch64 from where it saves x30 on
 CONTEXT_SWITCH = (
     "488ba2a0000000488b9a80000000488b6a784c8b62484c8b6a504c8b72584c8b7a60488b8aa800000051488b7a68488b7270"
     "488b8a980000004c8b42284c8b4a30488b928800000031c0c3"
@@ -69,6 +69,30 @@ def test_where_a_context_is_left_for_another_has_no_caller():
     assert {table.text_at(address) for address in range(loaded, left)} == {"unsupported"}
     of_function = {*range(TEXT + 0x200, loaded), *range(left, TEXT + 0x400)}
     assert {table.text_at(address) for address in of_function} == {"sp+8 ra=cfa-8"}
+
+
+ARM_CONTEXT_SWITCH = (
+    "1ff80ba99e05001012cc14a914d415a916dc16a918e417a91aec18a91cf419a91ed400f91edc00f9e203009102d800f902400791"
+    "2300905203caa872430000b903428052430400b943400291682481ac6a2c81ac6c3481ac6e3c81ac4320009124443bd5640000b9"
+    "04443bd5640400b9424008915f0000f95f4000f8f50301aa02a00091000080d2010080d2030180d2e81080d2010000d4c00000b5"
+    "f6031eaae00315aa66d8ff97fe0316aac0035fd67b78ff171f2003d5fe0301aac0035fd6"
+)
+
+
+def test_on_aarch64_a_context_has_no_caller_once_x30_is_where_it_goes_on():
+    text = bytearray(b"\x1f\x20\x03\xd5" * 0x400)
+    for at, part in ((0x100, CONTEXT_STARTS[sections.EM_AARCH64]), (0x220, ARM_CONTEXT_SWITCH)):
+        text[at : at + len(part) // 2] = bytes.fromhex(part)
+    changed, given_back = TEXT + 0x228, TEXT + 0x220 + len(ARM_CONTEXT_SWITCH) // 2 - 4
+    cie = entry(b"\0\0\0\0\x01zR\0\x04\x78\x1e\x01\x03\x0c\x1f\0")  # CFA = sp, as where a function begins
+    information = cie + fde(len(cie), TEXT + 0x200, 0x200, b"") + b"\0\0\0\0"
+    names = [Symbol(name, TEXT) for name in ("makecontext", "libc.so.6")]
+    file = ElfFile(bytes(text), TEXT, dynamic_symbols=names, machine=sections.EM_AARCH64)
+    source = sections.table_input(parse_elf(memoryview(file.to_bytes())), None, b"x")
+    table = read_table(binding.build_table(replace(source, eh_frame=binding.Section(information))))
+    assert {table.text_at(address) for address in range(changed, given_back)} == {"unsupported"}
+    of_function = {*range(TEXT + 0x200, changed), *range(given_back, TEXT + 0x400)}
+    assert {table.text_at(address) for address in of_function} == {"sp+0 ra=lr"}
 
 
 # __morestack of gcc 12's libgcc, to where it returns
