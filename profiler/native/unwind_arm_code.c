@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rules for code of aarch64 without call-frame information, out of its instructions, as unwind_code.c makes them of
  * x86-64's: where SP is and where the return address is, followed from each function's first instruction. What comes of
- * it are guesses, and walks check each return address. */
+ * it are guesses, but for the vDSO's, and walks check each return address. */
 #include "unwind_arm_code.h"
 
 enum {
@@ -168,8 +168,8 @@ static void emit(struct arm_analysis *a, uint32_t at)
 
 	if (!a->is_last_pass)
 		return;
-	/* Of a builtin that was followed from its beginning it is no guess. */
-	if (a->is_builtins && !a->state.doubt && kind < UNWIND_NONE)
+	/* Of a builtin, or of the kernel's vDSO, that was followed from its beginning it is no guess. */
+	if ((a->is_builtins || a->table->input->is_vdso) && !a->state.doubt && kind < UNWIND_NONE)
 		rule &= ~(packed_rule)UNWIND_INFERRED;
 	add_row(a->table, a->start + at, rule);
 }

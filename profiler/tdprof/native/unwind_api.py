@@ -105,7 +105,7 @@ class _Input(ctypes.Structure):
         ("stretch_count", ctypes.c_uint32),
         ("machine", ctypes.c_uint16),
         ("identity_size", ctypes.c_uint16),
-        ("reserved", ctypes.c_uint32),
+        ("is_vdso", ctypes.c_uint32),
         ("identity", ctypes.c_uint8 * 64),
     )
 
@@ -204,6 +204,7 @@ class TableInput:
         read_code: the bytes at an ELF address, so many; fewer, and they are not looked into.
         stretches: code of which the rule is known from elsewhere, by address and not overlapping.
         identity: build-id, or what else tells the file from others; at most 64 bytes.
+        is_vdso: aarch64's, which has no call-frame information: ordinary code whose functions begin where symbols say.
     """
 
     machine: int
@@ -217,6 +218,7 @@ class TableInput:
     text_address: int = 0
     stretches: Sequence[Stretch] = ()
     identity: bytes = b""
+    is_vdso: bool = False
 
 
 def build_table(source: TableInput) -> bytes | None:
@@ -242,6 +244,7 @@ def build_table(source: TableInput) -> bytes | None:
         stretch_count=len(source.stretches),
         machine=source.machine,
         identity_size=len(source.identity),
+        is_vdso=source.is_vdso,
     )
     ctypes.memmove(given.identity, source.identity, len(source.identity))
     handle = native.tdprof_unwind_build(ctypes.byref(given))

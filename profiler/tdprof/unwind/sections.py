@@ -111,7 +111,8 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
     names = _names(elf)
     bottoms = [*_contexts(elf, text), *_fiber_start(elf, text, names), *_split_stack(elf, text, names)]
-    stretches = [*_plt(elf), *_vdso_signal(elf), *bottoms, *_data_among_code(elf)]
+    vdso_signal = [*_vdso_signal(elf)]
+    stretches = [*_plt(elf), *vdso_signal, *bottoms, *_data_among_code(elf)]
     if go and text:
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
     else:
@@ -138,6 +139,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         text_address=module.text if module else 0,
         stretches=_disjoint(stretches),
         identity=identity,
+        is_vdso=bool(vdso_signal),
     )
 
 

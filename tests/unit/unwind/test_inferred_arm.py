@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from builders.cfi_programs import compile_frames
+from builders.elf import ElfFile, Symbol
 from builders.unwind_table import UnwindTable, read_table
-from tdprof.linux.elf import open_elf
+from tdprof.linux.elf import open_elf, parse_elf
 from tdprof.native import unwind_api as binding
 from tdprof.unwind import sections
 
@@ -210,3 +211,50 @@ def test_functions_that_nothing_names_begin_behind_what_the_one_before_leads_to(
     found = rules(code)
     assert found[5:8] == [LEAF, by_fp, by_fp]
     assert found[8:11] == [LEAF] * 3
+
+
+@pytest.mark.parametrize("is_vdso", [True, False])
+def test_what_the_vdso_does_with_its_stack_is_no_guess(tmp_path: Path, is_vdso: bool) -> None:
+    """It has no call-frame information, but symbols. What neither these nor calls lead to may be anything."""
+    code = assembled(
+        tmp_path,
+        """
+        .space 64
+        stp x29, x30, [sp, #-32]!
+        mov x29, sp
+        bl 1f
+        ldp x29, x30, [sp], #32
+        ret
+        nop
+        nop
+        nop
+        1: sub sp, sp, #16
+        add sp, sp, #16
+        ret
+        nop
+        sub sp, sp, #16
+        ret
+        mov x8, #139
+        svc #0
+        """,
+    )
+    symbols = [Symbol("__kernel_clock_gettime", 64, 20)]
+    if is_vdso:
+        symbols.append(Symbol("__kernel_rt_sigreturn", 120, 8))
+    elf = parse_elf(memoryview(ElfFile(code, 0, dynamic_symbols=symbols, machine=sections.EM_AARCH64).to_bytes()))
+    data = binding.build_table(sections.table_input(elf, None, b"x"))
+    assert data is not None
+    table = read_table(data)
+    found = [table.text_at(at) for at in (64, 68, 72, 80, 96, 100, 104)]
+    rules_of_both = [
+        "sp+0 ra=lr",
+        "sp+32 fp=cfa-32 ra=cfa-24",
+        "fp+32 fp=cfa-32 ra=cfa-24",
+        "sp+0 ra=lr",
+        "sp+0 ra=lr",
+        "sp+16 ra=lr",
+        "sp+0 ra=lr",
+    ]
+    assert found == (rules_of_both if is_vdso else [f"inferred {rule}" for rule in rules_of_both])
+    assert table.text_at(112) == "inferred sp+0 ra=lr"
+    assert table.text_at(120) == "signal"
