@@ -46,6 +46,7 @@ _ENDED_S = 2.0  # between two looks for processes that have ended
 # The start waits so long for tables.
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
+_MFD_NOEXEC_SEAL = 8  # from Linux 6.3 on, which may refuse files in memory without it; Python before 3.13 has no name
 _MOST_WANTED = 512  # each holds a descriptor, and may hold its file's memory
 
 
@@ -108,6 +109,17 @@ def _end_nothing(pid: int, *, is_late: bool) -> None:
 
 
 _Extents = defaultdict[int, list[Extent]]  # by process
+
+
+def _open_file_of_ours() -> int:
+    """An empty file without a name; in memory, unless that is refused (``vm.memfd_noexec``, seccomp)."""
+    for flags in (_MFD_NOEXEC_SEAL, 0):
+        with contextlib.suppress(OSError):
+            return os.memfd_create("tdprof", os.MFD_CLOEXEC | flags)
+    import tempfile  # slow to load
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class Unwinding:
@@ -321,7 +333,7 @@ class Unwinding:
 
     def _want_vdso(self) -> None:
         """This process's, as all have the same; at once, since signal handlers' callers are behind it."""
-        fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
+        fd = _open_file_of_ours()
         os.fchmod(fd, 0o600)  # what nobody else can write is known by its build-id
         os.write(fd, own_vdso())
         self._want(VDSO, fd, read_identity(Path(f"/proc/self/fd/{fd}")))

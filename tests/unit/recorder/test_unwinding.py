@@ -1,6 +1,7 @@
 """Tables of what runs: found out by a worker, while nothing that a file does holds the recording up."""
 
 import ctypes
+import errno
 import gc
 import mmap
 import os
@@ -134,6 +135,24 @@ def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, t
     assert arrays.has_table(PROGRAM)
 
 
+def test_tables_that_the_cache_has_need_no_worker(recorder: unwinding.Unwinding, arrays: Arrays) -> None:
+    first = tables_of([PROGRAM])
+    assert first.batch
+    assert first.kept == {}
+    first.batch.take()
+    first.close()
+    first.close()
+
+    def is_kept() -> bool:
+        found = tables_of([PROGRAM])
+        found.close()
+        return found.batch is None and list(found.kept) == [PROGRAM]
+
+    wait_until(is_kept)
+    recorder.prepare_files(tables_of([PROGRAM]))
+    assert arrays.has_table(PROGRAM)
+
+
 def test_damaged_call_frame_information_is_named(recorder: unwinding.Unwinding, tmp_path: Path) -> None:
     for name, program in {"good": b"", "damaged": b"\x3f"}.items():
         # The last instruction is the bad one: no padding follows.
@@ -151,6 +170,29 @@ def test_the_vdso_has_its_table_before_anything_runs(
     vdso.write_bytes(own_vdso())
     recorder.prepare_files(FirstTables())
     assert arrays.has_table(vdso)
+
+
+@pytest.mark.parametrize(
+    "refused", [[], [errno.EINVAL], [errno.EACCES, errno.EACCES]], ids=["6.3", "older", "hardened"]
+)
+def test_the_vdso_has_its_table_whatever_files_in_memory_the_kernel_refuses(
+    arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: list[int]
+) -> None:
+    left, create = list(refused), os.memfd_create
+
+    def create_if_permitted(name: str, flags: int) -> int:
+        if left:
+            raise OSError(error := left.pop(), os.strerror(error))
+        return create(name, os.MFD_CLOEXEC)
+
+    monkeypatch.setattr(os, "memfd_create", create_if_permitted)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    vdso = tmp_path / "vdso"
+    vdso.write_bytes(own_vdso())
+    with unwinding.Unwinding(cast(Any, arrays), None, tables.TableCache(cache_folder("unwind"))) as recorder:
+        recorder.prepare_files(FirstTables())
+        assert arrays.has_table(vdso)
+    assert not left
 
 
 def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
