@@ -43,6 +43,14 @@ def test_three_to_one(build: Build, folder: Path, options: list[str]) -> None:
     assert 0.6 * capture.total() <= capture.weight() <= (1 + more) * capture.total()
 
 
+@pytest.mark.needs_bpf
+def test_bursts_that_are_all_alike(build: Build, folder: Path) -> None:
+    """A timer of one period comes at a few places of them: its own wake-ups of who sleeps keep them in step."""
+    capture = record("-F", "999", "--", build("bursts.c"), "3", folder=folder)
+    samples = capture.user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
+
+
 def test_a_recorder_that_gets_no_processor_loses_nothing(build: Build, folder: Path) -> None:
     """It is stopped for less of its work at a time than the eighth of a second that there is room for."""
     split = build("split.c")

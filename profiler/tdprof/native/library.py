@@ -8,6 +8,7 @@ from tdprof.errors import TdprofError
 from tdprof.native import (
     aux_flags,
     bpf_stacks,
+    clock_periods,
     code_reach,
     counter,
     dwarf_api,
@@ -26,6 +27,7 @@ from tdprof.native.headers import is_current
 _HEADERS = (
     aux_flags,
     bpf_stacks,
+    clock_periods,
     code_reach,
     counter,
     dwarf_api,

@@ -12,6 +12,7 @@ from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.limits import unlimited_descriptors
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder.clock_periods import VariedClock
 from tdprof.recorder.event_attrs import clock_attr, inherited, switch_attr
 from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
@@ -51,6 +52,7 @@ class AttachedEvents:
         self._is_on = False
         self._switch_events: list[int] = []
         self._tells_switches = False
+        self._varied: list[VariedClock] = []
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in wanted.events]
         self._leaders: list[int] = []
@@ -247,6 +249,9 @@ class AttachedEvents:
             fresh += self._switch_events[switch_events:]
         for fd in (*self.side_band[side_band:], *self._leaders[leaders:], *fresh):
             pe.enable(fd)
+        if self._varied:
+            self._leave_clocks()
+            self._vary_clocks()
 
     def record_ids(self) -> list[list[int]]:
         """For each event, the ids that stand in its perf records."""
@@ -268,6 +273,26 @@ class AttachedEvents:
         if not waits:
             for fd in (*itertools.chain(*self._counting), *self._clocks):
                 pe.enable(fd)
+
+    @contextlib.contextmanager
+    def varied_clocks(self) -> Iterator[None]:
+        """Clocks of CPUs have periods that vary meanwhile; who asked for a period has it."""
+        self._vary_clocks()
+        try:
+            yield
+        finally:
+            self._leave_clocks()
+
+    def _vary_clocks(self) -> None:
+        wanted = self._wanted
+        for row, fds in enumerate(self.sampling) if wanted.target.is_per_cpu else ():
+            frequency_hz = self._rates[row].frequency_hz
+            if wanted.events[row].is_clock and frequency_hz and fds:
+                self._varied.append(VariedClock(fds, frequency_hz))
+
+    def _leave_clocks(self) -> None:
+        while self._varied:
+            self._varied.pop().close()
 
     def switch(self, *, is_on: bool) -> None:
         """Start or stop the events that take turns."""

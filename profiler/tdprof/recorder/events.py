@@ -68,10 +68,14 @@ class Event:
         return self.type == pe.PERF_TYPE_SOFTWARE
 
     @property
+    def is_clock(self) -> bool:
+        """Whether a timer of the kernel's samples it."""
+        return self.is_software and self.config in {SOFTWARE_EVENTS[name] for name in CLOCKS}
+
+    @property
     def is_run_time(self) -> bool:
         """Whether it counts how long threads run, all of it."""
-        is_clock = self.is_software and self.config in {SOFTWARE_EVENTS[name] for name in CLOCKS}
-        return is_clock and not self.exclude_user and not self.exclude_kernel
+        return self.is_clock and not self.exclude_user and not self.exclude_kernel
 
     def attr(self) -> pe.PerfEventAttr:
         """A fresh attribute structure for it, with no sampling set."""

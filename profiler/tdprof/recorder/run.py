@@ -236,7 +236,7 @@ class Run:
         """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
         failure: TdprofError | None = None
         try:
-            with self.urgency:
+            with self.urgency, self.attached.varied_clocks():
                 self._loop()
             if self.turns:
                 self.turns.stop(self.spool)

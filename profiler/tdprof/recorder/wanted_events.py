@@ -112,7 +112,11 @@ class WantedEvents:
     def sampling(self, row: int, rate: Rate) -> pe.PerfEventAttr:
         """An event that samples."""
         chains = self.call_graph if self.programs is None else None
-        return inherited(sampling_attr(self.events[row], rate, self.sizes, chains))
+        attr = sampling_attr(self.events[row], rate, self.sizes, chains)
+        # On a CPU that idles, without the kernel's ticks, a clock is soon paused for interrupting too often, and still
+        # is as somebody comes to run there.
+        attr.exclude_idle = self.counts_besides and self.events[row].is_clock
+        return inherited(attr)
 
     def counting(self, row: int) -> pe.PerfEventAttr:
         """The same event where it only counts."""
