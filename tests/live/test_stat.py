@@ -156,7 +156,7 @@ def software_plan(folder: Path, *, counters: int = 6) -> Plan:
     value["metrics"] = {
         "lost": metric("MINOR / FAULTS * 100"),
         "ratio": metric("(MINOR + MAJOR) / FAULTS"),
-        "none": metric("FAULTS / (MAJOR * 0)"),
+        "none": metric("FAULTS / MAJOR"),
     }
     value["groups"]["metrics"]["Detail"]["metrics"] = ["ratio", "none"]
     catalog = load_catalog(write_catalog(folder, value))

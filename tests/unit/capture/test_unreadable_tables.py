@@ -23,7 +23,7 @@ from tdprof.capture.manifest import State, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
-from tdprof.pipeline import import_perf, spe_lines
+from tdprof.pipeline import spe_lines
 
 UNKNOWN = {
     "stacks": "no sample has a function or callers",
@@ -161,7 +161,7 @@ def test_spe_records_that_memory_does_not_suffice_for_are_left_out(
         assert exported.stderr.splitlines().count(f"tdprof: {told}") == 1
 
 
-@pytest.mark.parametrize("step", ["spe_input_of", "kernel_addresses", "store_spe"])
+@pytest.mark.parametrize("step", ["perf_input.spe_input_of", "kernel_addresses.kernel_addresses", "capture.store_spe"])
 def test_perf_data_whose_spe_records_memory_does_not_suffice_for_is_imported_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -170,7 +170,7 @@ def test_perf_data_whose_spe_records_memory_does_not_suffice_for_is_imported_wit
 
     stream, _ = spe.write_stream(records(), spe.packed_record)
     source = perf_data(tmp_path / "perf.data", [(0, stream)], [0x410FD400])
-    monkeypatch.setattr(import_perf, step, fail)
+    monkeypatch.setattr(f"tdprof.decode.spe.{step}", fail)
     imported = tmp_path / "imported"
     assert run("import", source, "-o", imported).exit_code == 0
     manifest = read_manifest(imported)
