@@ -8,7 +8,7 @@
 
 #define PERF_EVENT_IOC_PERIOD 0x40082404 /* include/uapi/linux/perf_event.h */
 #define NS_PER_S              1000000000ull
-#define SAMPLES_EACH          8           /* with one period */
+#define SAMPLES_EACH          32          /* with one period */
 #define LEAST_EACH_NS         10000000ull /* however frequent they are */
 
 /* A number from 0 to below 1 that only these three decide (splitmix64). */
@@ -24,7 +24,7 @@ static double random_share(uint64_t seed, uint64_t turn, uint64_t event)
 /*
  * Give each of some events another period, again and again, until `stop` can be read. Rates are spread evenly over
  * `width` of the one asked for to either side, each with its opposite right after it, so that the mean is that one. A
- * change discards the period under way, half a sample of each turn, by which rates are higher.
+ * change discards the period under way, half a sample each time.
  */
 __attribute__((visibility("default"))) void tdprof_vary_periods(const int *events, uint64_t n, double hz, double width,
                                                                 uint64_t seed, int stop)
@@ -39,7 +39,7 @@ __attribute__((visibility("default"))) void tdprof_vary_periods(const int *event
 	for (uint64_t turn = 0;; turn++) {
 		for (uint64_t i = 0; i < n; i++) {
 			double off = width * (2 * random_share(seed, turn / 2, i) - 1);
-			double rate = hz * (1 + (turn & 1 ? -off : off)) + .5 * (double)NS_PER_S / (double)each_ns;
+			double rate = hz * (1 + (turn & 1 ? -off : off));
 			uint64_t period_ns = (uint64_t)((double)NS_PER_S / rate);
 
 			ioctl(events[i], PERF_EVENT_IOC_PERIOD, &period_ns); /* that of a CPU that is gone has none */

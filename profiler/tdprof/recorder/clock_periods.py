@@ -15,8 +15,8 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf.object_file import hear_no_signals
 from tdprof.recorder.host import MAX_SAMPLE_RATE, read_setting
 
-_WIDTH = 0.5
-"""To either side of the rate, as a share of it: the next sample comes anywhere within two thirds of a period."""
+_WIDTH = 0.1
+"""To either side of the rate, as a share of it. Little, since a recorder that gets no processor leaves it as it is."""
 
 
 class VariedClock:
