@@ -7,13 +7,12 @@ clock sets when bursts begin. Samples then come at a few places of each burst.
 
 import ctypes
 import os
-import secrets
 import threading
 from collections.abc import Sequence
 
 from tdprof.native.library import load_native
-from tdprof.recorder.bpf.object_file import hear_no_signals
 from tdprof.recorder.host import MAX_SAMPLE_RATE, read_setting
+from tdprof.recorder.stop_signals import hear_no_signals
 
 _WIDTH = 0.1
 """To either side of the rate, as a share of it. Little, since a recorder that gets no processor leaves it as it is."""
@@ -36,7 +35,7 @@ class VariedClock:
         if library is None or width <= 0:
             return
         events = (ctypes.c_int * len(fds))(*fds)
-        arguments = (events, len(fds), frequency_hz, width, secrets.randbits(64), self._stop)
+        arguments = (events, len(fds), frequency_hz, width, int.from_bytes(os.urandom(8), "little"), self._stop)
         self._thread = threading.Thread(target=self._run, args=(library, *arguments), daemon=True)
         self._thread.start()
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
-from tdprof.recorder.bpf.object_file import hear_no_signals
 from tdprof.recorder.bpf.python_walk import OWN_EXECUTION, PROCESS_BITS, PythonProgram, PythonRuntime, PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
 from tdprof.recorder.split_code import other_parts
+from tdprof.recorder.stop_signals import hear_no_signals
 from tdprof.recorder.symbol_places import find_symbols
 from tdprof.text import printable
 

@@ -6,8 +6,8 @@ import threading
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element
-from tdprof.recorder.bpf.object_file import hear_no_signals
 from tdprof.recorder.kernel_types import read_kernel_types
+from tdprof.recorder.stop_signals import hear_no_signals
 
 # In the structure's order.
 _PLACES = (

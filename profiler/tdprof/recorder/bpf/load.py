@@ -22,7 +22,6 @@ from tdprof.recorder.bpf.object_file import (
     LoadError,
     ObjectLoad,
     Program,
-    hear_no_signals,
 )
 from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
@@ -31,6 +30,7 @@ from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
 from tdprof.recorder.bpf.walk_load import TRACEPOINTS
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
+from tdprof.recorder.stop_signals import hear_no_signals
 from tdprof.recorder.urgency import soon_switched
 from tdprof.values import dataclass
 

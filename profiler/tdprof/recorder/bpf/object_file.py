@@ -8,7 +8,6 @@ import ctypes
 import errno
 import mmap
 import os
-import signal
 import struct
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.recorder.bpf.compiler import INSTRUCTION, PSEUDO_MAP_FD, replace_maps, wide_loads
 from tdprof.recorder.bpf.maps import bpf
 from tdprof.recorder.bpf.settings import Setting, filled_in, is_setting
+from tdprof.recorder.stop_signals import hear_no_signals
 from tdprof.values import dataclass
 
 BPF_MAP_CREATE = 0
@@ -286,11 +286,6 @@ def _load_programs(
                 raise refusal
         on_failure.pop_all()
     return programs, {name: str(refusal) for name, refusal in errors.items()}
-
-
-def hear_no_signals() -> None:
-    """For a thread that loads: the verifier gives up when a signal comes, and signals are for who hears them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _load_two_at_a_time(

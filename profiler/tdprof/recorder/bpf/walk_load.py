@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable
 
-from tdprof.recorder.bpf.object_file import LoadError, hear_no_signals
+from tdprof.recorder.bpf.object_file import LoadError
+from tdprof.recorder.stop_signals import hear_no_signals
 from tdprof.recorder.urgency import urgent
 
 # Programs of other types than perf events', and where the kernel runs them.
